@@ -1,0 +1,7 @@
+//! `weir simulate requests`.
+
+use super::{Answer, Request};
+
+pub(super) fn simulate(_request: &Request) -> Result<Answer, String> {
+    Err("not built yet".into())
+}

@@ -1,0 +1,1 @@
+//! The order in which storage targets serve the aggregators of collective calls.

@@ -1,0 +1,1 @@
+//! One state machine for all sharing policies: `step(now, event, &mut actions)`.

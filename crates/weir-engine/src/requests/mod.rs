@@ -1,0 +1,1 @@
+//! The order of single requests at one device, and which scheduler fits.

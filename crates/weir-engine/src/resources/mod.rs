@@ -1,0 +1,1 @@
+//! How many I/O resources an application gets, and which.

@@ -1,0 +1,1 @@
+//! The discrete-event simulator: event queue, storage models, workloads, metrics.
