@@ -1,0 +1,259 @@
+//! The record: what one process leaves behind, in a file it has mapped.
+//!
+//! ```text
+//! Header (4 KiB) | Lane 0 | Lane 1 | Block, Block, Block …
+//! ```
+//!
+//! Everything is a 64-bit word. The process stores into the words as it runs; nothing needs to be
+//! written at its end, so a process that is killed leaves all it had measured. Whoever reads the
+//! record copies it and takes every word for what it is: a value that may be a moment old.
+//!
+//! There are two **lanes**. The thread that arms Weir owns the first and updates it with plain loads
+//! and stores; all other threads share the second and use atomic additions. No lock, no lost count.
+//!
+//! Times are ticks of the process's clock; the two [`ClockReading`]s in the header turn them into
+//! wall-clock time.
+
+use crate::bins::BINS;
+use std::sync::atomic::AtomicU64;
+
+/// A word of the record.
+pub type Cell = AtomicU64;
+
+/// First word of every record: `WEIRREC` and the version of this layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x01");
+
+/// Text of up to `8 * N` bytes, zero-padded; what does not fit is cut off at the front (the end of
+/// a path says more than its beginning).
+#[repr(C)]
+pub struct Text<const N: usize>(pub [Cell; N]);
+
+/// One clock read in three units at the same moment.
+#[repr(C)]
+pub struct ClockReading {
+    pub ticks: Cell,
+    pub monotonic_ns: Cell,
+    pub realtime_ns: Cell,
+}
+
+/// How a process ended. The number stands in the record; `Running` is what a killed process leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Ended {
+    /// Still running, or killed without being asked (SIGKILL, power).
+    Running = 0,
+    /// `MPI_Finalize` was called.
+    Finalized = 1,
+    /// The process exited without `MPI_Finalize`; `end_code` is its exit code if it is known.
+    Exited = 2,
+    /// `MPI_Abort`; `end_code` is the code it was given.
+    Aborted = 3,
+    /// A signal; `end_code` is its number.
+    Signalled = 4,
+    /// It replaced itself by another program (`exec`).
+    Replaced = 5,
+}
+
+/// Which handle ABI the process runs in. The number stands in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Abi {
+    Unknown = 0,
+    Mpich = 1,
+    OpenMpi = 2,
+    Standard = 3,
+}
+
+/// What was not kept because a table was full. Nothing is dropped without being counted.
+#[repr(C)]
+pub struct Dropped {
+    /// Files beyond the limit: their counts are in the block of file 0, "other files".
+    pub files: Cell,
+    /// Bursts that were joined with their neighbour to make room.
+    pub bursts: Cell,
+    /// Collective calls that are in the sums but not in the list.
+    pub collectives: Cell,
+    /// Nonblocking operations that could not be followed to their end: counted when issued.
+    pub requests: Cell,
+    /// Calls on file handles that could not be followed: counted in file 0.
+    pub handles: Cell,
+}
+
+/// The first 4 KiB.
+#[repr(C)]
+pub struct Header {
+    pub magic: Cell,
+    /// Bytes of the record that are in use.
+    pub used_bytes: Cell,
+    pub pid: Cell,
+    pub rank: Cell,
+    pub nprocs: Cell,
+    /// An [`Abi`].
+    pub abi: Cell,
+    /// An [`Ended`].
+    pub ended: Cell,
+    /// Meaning depends on `ended`; `i32` sign-extended.
+    pub end_code: Cell,
+    /// Blocks in use.
+    pub blocks: Cell,
+    /// Files known, the "other files" entry (index 0) included.
+    pub files: Cell,
+    /// 1 when a panic inside Weir switched it off.
+    pub fuse_blown: Cell,
+    /// `WEIR_PHASE_GAP` in nanoseconds, 0 when unset.
+    pub phase_gap_ns: Cell,
+    /// Level of thread support the program has (`MPI_THREAD_*`, 0–3).
+    pub thread_level: Cell,
+    /// 1 when this world was made by `MPI_Comm_spawn`.
+    pub spawned: Cell,
+    pub dropped: Dropped,
+    /// At the moment of arming.
+    pub clock_first: ClockReading,
+    /// The latest reading; moved on at every phase and at the end.
+    pub clock_last: ClockReading,
+    /// Ticks when the process ended (finalize, exit, abort, signal), 0 while running.
+    pub end_ticks: Cell,
+    /// Which of a process's records this is: it grows when a program initialises MPI again.
+    pub generation: Cell,
+    pub host: Text<8>,
+    pub application: Text<16>,
+    pub job: Text<16>,
+    /// First line of `MPI_Get_library_version`.
+    pub mpi: Text<32>,
+    pub weir_version: Text<4>,
+    /// What blew the fuse, or another one-line note.
+    pub note: Text<32>,
+    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 2 - 8 - 16 - 16 - 32 - 4 - 32],
+}
+const HEADER_WORDS: usize = 512;
+
+/// Which histogram: module and direction.
+pub const HISTOGRAMS: usize = 6;
+
+#[repr(C)]
+pub struct Histogram {
+    pub size_bytes: [Cell; BINS],
+    /// Latency in ticks, to completion for nonblocking and split calls.
+    pub latency_ticks: [Cell; BINS],
+}
+
+pub const SERIES_BINS: usize = 256;
+
+/// Bytes over time. Bin `i` covers the ticks `clock_first.ticks + (i << shift)` and on; when the run
+/// outgrows the bins, neighbours are added up and `shift` grows by one.
+#[repr(C)]
+pub struct Series {
+    pub shift: Cell,
+    pub bytes_read: [Cell; SERIES_BINS],
+    pub bytes_written: [Cell; SERIES_BINS],
+}
+
+pub const BURSTS: usize = 512;
+
+/// A run of I/O calls of this process without a gap longer than `gap_ticks`.
+#[repr(C)]
+pub struct Burst {
+    pub start_ticks: Cell,
+    pub end_ticks: Cell,
+    pub bytes_read: Cell,
+    pub bytes_written: Cell,
+    /// Time held back at a gate or by a share.
+    pub wait_ticks: Cell,
+    pub calls: Cell,
+    /// Number of the `weir_phase_begin` that made it, 0 for a burst that was found.
+    pub marked: Cell,
+    pub reserved: Cell,
+}
+
+#[repr(C)]
+pub struct Bursts {
+    pub gap_ticks: Cell,
+    pub count: Cell,
+    pub list: [Burst; BURSTS],
+}
+
+pub const SLOWEST: usize = 10;
+
+/// One of the slowest calls of the process; `duration_ticks` 0 means unused.
+#[repr(C)]
+pub struct Slow {
+    pub duration_ticks: Cell,
+    pub start_ticks: Cell,
+    pub bytes: Cell,
+    pub file: Cell,
+    /// Name of the function.
+    pub op: Text<4>,
+}
+
+pub const COLLECTIVES: usize = 256;
+
+/// One collective data call as this process saw it.
+#[repr(C)]
+pub struct Collective {
+    /// The how-manieth collective data call on its file this was, from 1.
+    pub sequence: Cell,
+    pub file: Cell,
+    /// Name of the function.
+    pub op: Text<4>,
+    pub start_ticks: Cell,
+    pub end_ticks: Cell,
+    /// What the program handed over or asked for.
+    pub bytes: Cell,
+    /// Time this process spent in the file (0 for one that was no aggregator).
+    pub file_ticks: Cell,
+    /// Bytes this process moved to or from the file.
+    pub file_bytes: Cell,
+}
+
+/// Calls whose sequence number is a multiple of `stride` are kept; `stride` doubles when the list is full.
+#[repr(C)]
+pub struct Collectives {
+    pub stride: Cell,
+    pub count: Cell,
+    pub list: [Collective; COLLECTIVES],
+}
+
+#[repr(C)]
+pub struct Lane {
+    /// Indexed by `2 * module + direction`, direction 0 read, 1 write.
+    pub histograms: [Histogram; HISTOGRAMS],
+    pub series: Series,
+    pub bursts: Bursts,
+    /// The duration a call must exceed to get into `slowest`.
+    pub slowest_threshold_ticks: Cell,
+    pub slowest: [Slow; SLOWEST],
+    pub collectives: Collectives,
+}
+
+pub const LANES: usize = 2;
+
+/// Words of a block that are its counters.
+pub const COUNTERS_PER_BLOCK: usize = 68;
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = std::mem::size_of::<Block>();
+
+/// A block's `kind` for the name of a file; the counters of a module have `KIND_MODULE + module`.
+pub const KIND_NAME: u64 = 1;
+pub const KIND_MODULE: u64 = 2;
+
+/// The name of a file, or the counters of one module on one file in one lane.
+#[repr(C, align(64))]
+pub struct Block {
+    pub kind: Cell,
+    /// Index of the file; 0 is "other files".
+    pub file: Cell,
+    pub lane: Cell,
+    /// For a name: hash of the path. For counters: free.
+    pub hash: Cell,
+    /// Counters, or the path as text.
+    pub words: [Cell; COUNTERS_PER_BLOCK],
+}
+
+/// Where things are in the record.
+pub const LANE_OFFSET: usize = HEADER_WORDS * 8;
+pub const LANE_BYTES: usize = std::mem::size_of::<Lane>();
+/// Blocks begin at a cache line.
+pub const BLOCKS_OFFSET: usize = (LANE_OFFSET + LANES * LANE_BYTES).next_multiple_of(64);
+
+const _: () = assert!(std::mem::size_of::<Header>() == LANE_OFFSET);
+const _: () = assert!(BLOCK_BYTES == 576);
