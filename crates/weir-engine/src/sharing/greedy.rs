@@ -1,0 +1,112 @@
+//! Bandwidth handed out in order of priority: each job what it can use, until nothing is left.
+//!
+//! This is what "favours" means in the APIO paper's section 3.3.1: at every event the jobs are
+//! ordered anew and `b_i = min(B_i, what is left)` (section 3.1.2). Sorting all of them at every event would
+//! cost `n log n`; here only those who change places are touched.
+
+use super::tournament::{Line, Lowest, Tournament};
+use crate::engine::{Desk, JobId};
+
+/// Bandwidth in billionths, so that what is handed out sums up exactly.
+const ALL: u64 = 1_000_000_000;
+
+/// Invariant after [`Greedy::settle`]: nobody who waits ranks above anybody served; all served have
+/// their cap, but for the lowest one, who has what is left; and nobody waits while something is left.
+#[derive(Default)]
+pub(super) struct Greedy {
+    waiting: Tournament,
+    served: Lowest,
+    caps: Vec<u64>,
+    served_caps: u64,
+    /// The lowest of the served, whose share may be less than its cap.
+    lowest: Option<JobId>,
+}
+
+impl Greedy {
+    /// The job asks for bandwidth.
+    pub(super) fn enter(&mut self, job: JobId, line: Line, desk: &Desk) {
+        if self.caps.len() <= job.index() {
+            self.caps.resize(job.index() + 1, 0);
+        }
+        self.caps[job.index()] = ((desk.job(job).cap() * ALL as f64).round() as u64).clamp(1, ALL);
+        self.waiting.enter(desk.now_ns, job, line, desk.job(job).arrival);
+    }
+
+    /// The job asks no more; the engine has taken its share away.
+    pub(super) fn leave(&mut self, job: JobId, desk: &Desk) {
+        if self.served.contains(job) {
+            self.served.withdraw(desk.now_ns, job);
+            self.served_caps -= self.caps[job.index()];
+            if self.lowest == Some(job) {
+                self.lowest = None;
+            }
+        } else {
+            self.waiting.withdraw(desk.now_ns, job);
+        }
+    }
+
+    pub(super) fn is_served(&self, job: JobId) -> bool {
+        self.served.contains(job)
+    }
+
+    /// Another line for a job that is in here.
+    pub(super) fn change(&mut self, job: JobId, line: Line, desk: &Desk) {
+        let (now_ns, arrival) = (desk.now_ns, desk.job(job).arrival);
+        if self.served.contains(job) {
+            self.served.enter(now_ns, job, line, arrival);
+        } else if self.waiting.contains(job) {
+            self.waiting.enter(now_ns, job, line, arrival);
+        }
+    }
+
+    /// Brings the grants up to date. `line` gives a job's line as it starts or stops being served.
+    pub(super) fn settle(&mut self, desk: &mut Desk, mut line: impl FnMut(JobId, bool, &Desk) -> Line) {
+        let now_ns = desk.now_ns;
+        while let Some((best, best_value)) = self.waiting.first(now_ns) {
+            let beats_the_lowest = |(_, lowest_value): (JobId, f64)| best_value > lowest_value;
+            let is_next = self.served_caps < ALL || self.served.first(now_ns).is_some_and(beats_the_lowest);
+            if !is_next {
+                break;
+            }
+            self.waiting.withdraw(now_ns, best);
+            self.served.enter(now_ns, best, line(best, true, desk), desk.job(best).arrival);
+            self.served_caps += self.caps[best.index()];
+            desk.grant(best, self.cap(best));
+            self.trim(desk, &mut line);
+        }
+        self.share_what_is_left(desk);
+    }
+
+    /// Those for whom nothing is left go back to waiting.
+    fn trim(&mut self, desk: &mut Desk, line: &mut impl FnMut(JobId, bool, &Desk) -> Line) {
+        while let Some((lowest, _)) = self.served.first(desk.now_ns) {
+            let above = self.served_caps - self.caps[lowest.index()];
+            if above < ALL {
+                break;
+            }
+            self.served.withdraw(desk.now_ns, lowest);
+            self.served_caps = above;
+            self.waiting.enter(desk.now_ns, lowest, line(lowest, false, desk), desk.job(lowest).arrival);
+            desk.hold(lowest);
+        }
+    }
+
+    fn share_what_is_left(&mut self, desk: &mut Desk) {
+        let lowest = self.served.first(desk.now_ns).map(|(job, _)| job);
+        if let Some(before) = self.lowest
+            && self.lowest != lowest
+            && self.served.contains(before)
+        {
+            desk.grant(before, self.cap(before));
+        }
+        if let Some(job) = lowest {
+            let above = self.served_caps - self.caps[job.index()];
+            desk.grant(job, self.caps[job.index()].min(ALL - above) as f64 / ALL as f64);
+        }
+        self.lowest = lowest;
+    }
+
+    fn cap(&self, job: JobId) -> f64 {
+        self.caps[job.index()] as f64 / ALL as f64
+    }
+}

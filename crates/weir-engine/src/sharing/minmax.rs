@@ -1,0 +1,72 @@
+//! MinMax-γ (APIO section 3.3.1): MaxSysEff, but whoever fell below `ρ̃_i / ρ_i = γ` goes first.
+
+use super::Policy;
+use super::greedy::Greedy;
+use super::maxsyseff::lost_nodes;
+use super::mindilation::dilation;
+use super::tournament::{Line, overtaken_at_ns};
+use crate::engine::{Desk, Job, JobId};
+use std::collections::BTreeSet;
+
+pub struct MinMax {
+    gamma: f64,
+    greedy: Greedy,
+    /// When each job in its I/O phase will fall below γ.
+    falls: BTreeSet<(u64, JobId)>,
+    fall_ns: Vec<u64>,
+}
+
+/// Lifts everyone below γ above everyone else; both keep their order among themselves. Larger than
+/// any number of nodes times any dilation that matters.
+const BELOW_GAMMA: f64 = 1e12;
+
+impl MinMax {
+    pub fn new(gamma: f64) -> MinMax {
+        MinMax { gamma, greedy: Greedy::default(), falls: BTreeSet::new(), fall_ns: Vec::new() }
+    }
+
+    fn settle(&mut self, desk: &mut Desk) {
+        while let Some(&(fall_ns, job)) = self.falls.first()
+            && fall_ns <= desk.now_ns
+        {
+            self.falls.remove(&(fall_ns, job));
+            self.greedy.change(job, below_gamma(desk.job(job), desk.now_ns), desk);
+        }
+        let fall_ns = &self.fall_ns;
+        self.greedy.settle(desk, |job, _, desk| {
+            let fallen = fall_ns[job.index()] <= desk.now_ns;
+            let line = if fallen { below_gamma } else { lost_nodes };
+            line(desk.job(job), desk.now_ns)
+        });
+    }
+}
+
+impl Policy for MinMax {
+    fn began(&mut self, job: JobId, desk: &mut Desk) {
+        let dilation = dilation(desk.job(job), desk.now_ns);
+        let missing = (1.0 / self.gamma - dilation.value).max(0.0);
+        let fall_ns = overtaken_at_ns(desk.now_ns, missing, dilation.slope);
+        if self.fall_ns.len() <= job.index() {
+            self.fall_ns.resize(job.index() + 1, u64::MAX);
+        }
+        self.fall_ns[job.index()] = fall_ns;
+        self.falls.insert((fall_ns, job));
+        self.greedy.enter(job, lost_nodes(desk.job(job), desk.now_ns), desk);
+        self.settle(desk);
+    }
+
+    fn ended(&mut self, job: JobId, desk: &mut Desk) {
+        self.falls.remove(&(self.fall_ns[job.index()], job));
+        self.greedy.leave(job, desk);
+        self.settle(desk);
+    }
+
+    fn time_passed(&mut self, desk: &mut Desk) {
+        self.settle(desk);
+    }
+}
+
+fn below_gamma(job: &Job, now_ns: u64) -> Line {
+    let line = lost_nodes(job, now_ns);
+    Line { value: line.value + BELOW_GAMMA, ..line }
+}
