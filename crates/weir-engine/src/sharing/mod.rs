@@ -6,6 +6,7 @@ mod greedy;
 mod maxsyseff;
 mod mindilation;
 mod minmax;
+pub mod periodic;
 mod roundrobin;
 mod set10;
 mod tournament;

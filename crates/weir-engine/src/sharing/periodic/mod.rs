@@ -38,31 +38,64 @@ impl Application {
 }
 
 /// Which application gets the next instance of a pattern (Algorithm 1, line 8).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// The one with the lowest `ρ̃_i/ρ_i`, of equals the one with the highest `W_i·B_i/IO_i`. This is
-    /// how the ten published results were made, whatever Algorithm 1 of the APIO paper prints.
+    /// The one with the lowest `ρ̃_i/ρ_i`, of equals the one with the highest `W_i·B_i/IO_i`: how the
+    /// published results of PerSched were made, whatever Algorithm 1 of the APIO paper prints.
     MinDilation,
     /// The one with the highest `β_i·ρ_i/ρ̃_i`, as Algorithm 1 prints it.
     MaxSysEff,
 }
 
+/// What makes one pattern better than another (Algorithm 1, line 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The highest SysEfficiency, as Algorithm 1 has it.
+    SysEfficiency,
+    /// The lowest dilation.
+    Dilation,
+    /// The highest SysEfficiency per dilation: SysEfficiency alone would buy its last tenth of a per
+    /// cent with several per cent of somebody's dilation.
+    Both,
+}
+
 /// How PerSched searches.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
-    pub strategy: Strategy,
+    /// Every period is tried with each of these.
+    pub strategies: &'static [Strategy],
+    pub objective: Objective,
     /// The only period to try, instead of a search.
     pub period_s: Option<f64>,
     /// `K'`: periods up to this many times the shortest are tried.
     pub longest: f64,
     /// `ε`: each period tried is `1 + ε` times the one before.
     pub epsilon: f64,
+    /// How many of the best patterns are tried again with a shorter period.
+    pub shrunk: usize,
+    /// No further period is tried once this many instances were inserted.
+    pub most_instances: u64,
 }
 
-impl Default for Search {
-    fn default() -> Self {
-        Search { strategy: Strategy::MinDilation, period_s: None, longest: 10.0, epsilon: 0.01 }
-    }
+impl Search {
+    /// Algorithm 1 as it is printed.
+    pub const PRINTED: Search = Search {
+        strategies: &[Strategy::MaxSysEff],
+        objective: Objective::SysEfficiency,
+        period_s: None,
+        longest: 10.0,
+        epsilon: 0.01,
+        shrunk: 0,
+        most_instances: 50_000_000,
+    };
+
+    /// Both strategies, both objectives, and the best patterns tightened.
+    pub const BEST: Search = Search {
+        strategies: &[Strategy::MinDilation, Strategy::MaxSysEff],
+        objective: Objective::Both,
+        shrunk: 12,
+        ..Search::PRINTED
+    };
 }
 
 /// A periodic schedule: `instances[i]` are those of application `i` in one period.
@@ -77,7 +110,8 @@ pub struct Plan {
 /// `(1/N)·Σ β_i·ρ̃_i` with `ρ̃_i = n_i·W_i/T`, where N is the number of nodes in use.
 fn sys_efficiency(applications: &[Application], counts: &[usize], period_s: f64) -> f64 {
     let nodes: f64 = applications.iter().map(|a| a.nodes).sum();
-    let busy: f64 = applications.iter().zip(counts).map(|(a, &n)| a.nodes * n as f64 * a.work_s / period_s).sum();
+    let busy: f64 =
+        applications.iter().zip(counts).map(|(a, &n)| a.nodes * n as f64 * a.work_s / period_s).sum();
     busy / nodes
 }
 
@@ -111,7 +145,12 @@ impl PartialOrd for Turn {
 }
 
 /// Algorithm 1, lines 5-10: the pattern of one period.
-pub fn fill<'a>(applications: &'a [Application], bandwidth: f64, period_s: f64, strategy: Strategy) -> Pattern<'a> {
+pub fn fill<'a>(
+    applications: &'a [Application],
+    bandwidth: f64,
+    period_s: f64,
+    strategy: Strategy,
+) -> Pattern<'a> {
     let mut pattern = Pattern::new(applications, bandwidth, period_s);
     let turn = |index: usize, instances: usize| {
         let application: &Application = &applications[index];
@@ -131,31 +170,104 @@ pub fn fill<'a>(applications: &'a [Application], bandwidth: f64, period_s: f64, 
     pattern
 }
 
-fn plan(applications: &[Application], bandwidth: f64, period_s: f64, strategy: Strategy) -> Plan {
-    let pattern = fill(applications, bandwidth, period_s, strategy);
-    let counts: Vec<usize> = pattern.instances().iter().map(Vec::len).collect();
-    Plan {
-        period_s,
-        sys_efficiency: sys_efficiency(applications, &counts, period_s),
-        dilation: dilation(applications, &counts, period_s),
-        instances: pattern.into_instances(),
+/// A pattern that was tried: all of it but the instances, which are quickly made again.
+#[derive(Clone)]
+struct Trial {
+    period_s: f64,
+    strategy: Strategy,
+    counts: Vec<usize>,
+    sys_efficiency: f64,
+    dilation: f64,
+}
+
+/// Algorithm 1 at work.
+struct PerSched<'a> {
+    applications: &'a [Application],
+    bandwidth: f64,
+    search: &'a Search,
+    inserted: u64,
+}
+
+impl PerSched<'_> {
+    fn attempt(&mut self, period_s: f64, strategy: Strategy) -> Trial {
+        let pattern = fill(self.applications, self.bandwidth, period_s, strategy);
+        let counts: Vec<usize> = pattern.instances().iter().map(Vec::len).collect();
+        self.inserted += counts.iter().sum::<usize>() as u64;
+        Trial {
+            period_s,
+            strategy,
+            sys_efficiency: sys_efficiency(self.applications, &counts, period_s),
+            dilation: dilation(self.applications, &counts, period_s),
+            counts,
+        }
+    }
+
+    fn merit(&self, trial: &Trial) -> f64 {
+        match self.search.objective {
+            Objective::SysEfficiency => trial.sys_efficiency,
+            Objective::Dilation => 1.0 / trial.dilation,
+            Objective::Both => trial.sys_efficiency / trial.dilation,
+        }
+    }
+
+    /// Best first; of equals the one tried first, which has the shorter period.
+    fn rank(&self, trials: &mut [Trial]) {
+        trials.sort_by(|a, b| self.merit(b).total_cmp(&self.merit(a)));
+    }
+
+    /// The same instances in a shorter period make both objectives better. The period that the
+    /// search skipped over lies within `1 + ε`: it is halved in on.
+    fn shrink(&mut self, trial: Trial) -> Trial {
+        let mut too_short_s = trial.period_s / (1.0 + self.search.epsilon);
+        let mut best = trial;
+        for _ in 0..7 {
+            let period_s = (too_short_s + best.period_s) / 2.0;
+            let shorter = self.attempt(period_s, best.strategy);
+            if shorter.counts.iter().zip(&best.counts).all(|(now, before)| now >= before) {
+                best = shorter;
+            } else {
+                too_short_s = period_s;
+            }
+        }
+        best
+    }
+
+    fn run(&mut self) -> Trial {
+        let shortest_s = self.search.period_s.unwrap_or_else(|| shortest_period_s(self.applications));
+        let longest_s = self.search.period_s.unwrap_or(self.search.longest * shortest_s);
+        let mut trials = Vec::new();
+        let mut period_s = shortest_s;
+        while trials.is_empty() || (period_s <= longest_s && self.inserted < self.search.most_instances) {
+            for &strategy in self.search.strategies {
+                trials.push(self.attempt(period_s, strategy));
+            }
+            period_s *= 1.0 + self.search.epsilon;
+        }
+        self.rank(&mut trials);
+        if self.search.period_s.is_none() && self.search.shrunk > 0 {
+            trials.truncate(self.search.shrunk);
+            trials = trials.into_iter().map(|trial| self.shrink(trial)).collect();
+            self.rank(&mut trials);
+        }
+        trials.swap_remove(0)
     }
 }
 
+/// `T_min`: the longest instance alone.
+pub fn shortest_period_s(applications: &[Application]) -> f64 {
+    applications.iter().map(Application::alone_s).fold(0.0, f64::max)
+}
+
 /// Algorithm 1: the best of the patterns for periods from `T_min` to `K'·T_min`.
+///
+/// Nodes, caps and volumes must be above zero, caps at most the bandwidth, and a given period no
+/// shorter than [`shortest_period_s`]: an application without an instance has infinite dilation.
 pub fn persched(applications: &[Application], bandwidth: f64, search: &Search) -> Plan {
-    let shortest_s = applications.iter().map(Application::alone_s).fold(0.0, f64::max);
-    if let Some(period_s) = search.period_s {
-        return plan(applications, bandwidth, period_s, search.strategy);
+    let trial = PerSched { applications, bandwidth, search, inserted: 0 }.run();
+    Plan {
+        period_s: trial.period_s,
+        instances: fill(applications, bandwidth, trial.period_s, trial.strategy).into_instances(),
+        sys_efficiency: trial.sys_efficiency,
+        dilation: trial.dilation,
     }
-    let mut best = plan(applications, bandwidth, shortest_s, search.strategy);
-    let mut period_s = shortest_s * (1.0 + search.epsilon);
-    while period_s <= search.longest * shortest_s {
-        let next = plan(applications, bandwidth, period_s, search.strategy);
-        if next.sys_efficiency > best.sys_efficiency {
-            best = next;
-        }
-        period_s *= 1.0 + search.epsilon;
-    }
-    best
 }

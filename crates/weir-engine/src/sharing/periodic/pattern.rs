@@ -138,7 +138,9 @@ impl<'a> Pattern<'a> {
             }
         }
         let Some((_, from)) = best else { return false };
-        let Some(end) = self.find(application, from, from.time_s + longest_s, &mut found) else { return false };
+        let Some(end) = self.find(application, from, from.time_s + longest_s, &mut found) else {
+            return false;
+        };
         self.take(index, from.time_s - application.work_s, &found, end);
         true
     }
@@ -150,7 +152,9 @@ impl<'a> Pattern<'a> {
         let first_s = self.instances[index][0].compute_s;
         let from = self.forward(end, end.time_s + application.work_s);
         let mut found = Vec::new();
-        let Some(end) = self.find(application, from, first_s + self.period_s, &mut found) else { return false };
+        let Some(end) = self.find(application, from, first_s + self.period_s, &mut found) else {
+            return false;
+        };
         let compute_s = from.time_s - application.work_s;
         self.take(index, compute_s, &found, end);
         true
@@ -195,7 +199,13 @@ impl<'a> Pattern<'a> {
 
     /// The transfers of one volume from a moment on, as early as the free bandwidth lets them, and
     /// where they end; nothing when they do not end by `deadline_s`.
-    fn find(&self, application: &Application, from: Cursor, deadline_s: f64, found: &mut Vec<Found>) -> Option<Cursor> {
+    fn find(
+        &self,
+        application: &Application,
+        from: Cursor,
+        deadline_s: f64,
+        found: &mut Vec<Found>,
+    ) -> Option<Cursor> {
         found.clear();
         let mut left = application.volume;
         let mut cursor = self.forward(from, from.time_s);
@@ -209,7 +219,10 @@ impl<'a> Pattern<'a> {
                 if stop_s > deadline_s + self.slack_s() {
                     return None;
                 }
-                found.push(Found { at: cursor, transfer: Transfer { start_s: cursor.time_s, end_s: stop_s, bandwidth } });
+                found.push(Found {
+                    at: cursor,
+                    transfer: Transfer { start_s: cursor.time_s, end_s: stop_s, bandwidth },
+                });
                 if last {
                     return Some(Cursor { time_s: stop_s, ..cursor });
                 }
