@@ -4,6 +4,8 @@ mod agios;
 mod apio;
 mod hio;
 mod iosets;
+mod plot;
+mod render;
 mod resources;
 mod study;
 
@@ -45,6 +47,9 @@ enum Paper {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let context = study::Context::new(args.quick, args.seed, args.threads, args.curves.clone());
+    if let Some(dir) = &args.out {
+        std::fs::create_dir_all(dir).map_err(|e| format!("cannot make {}: {e}", dir.display()))?;
+    }
     for (paper, make) in [
         (Paper::Iosets, iosets::study as fn(&study::Context) -> Result<study::Study, String>),
         (Paper::Hio, hio::study),

@@ -1,6 +1,8 @@
 //! What a study hands back, and how it is computed in parallel with the same bytes for any number of threads.
 
-use std::path::{Path, PathBuf};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -69,7 +71,8 @@ impl Context {
 
     /// `work(0) … work(count - 1)` on all threads, answers in order. `work` seeds itself from
     /// `self.seed` and its index, so the number of threads cannot be seen in the result.
-    pub(crate) fn map<R: Send>(&self, _label: &str, count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    pub(crate) fn map<R: Send>(&self, label: &str, count: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        let bar = progress_bar(label, count);
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(count));
         std::thread::scope(|scope| {
@@ -81,23 +84,29 @@ impl Context {
                             break;
                         }
                         let result = work(index);
+                        bar.inc(1);
                         done.lock().expect("no worker panics while holding this").push((index, result));
                     }
                 });
             }
         });
+        bar.finish_and_clear();
         let mut done = done.into_inner().expect("no worker panics while holding this");
         done.sort_by_key(|(index, _)| *index);
         done.into_iter().map(|(_, result)| result).collect()
     }
 }
 
-impl Study {
-    pub(crate) fn text(&self) -> String {
-        self.title.clone()
+/// On standard error, and only when somebody is looking.
+fn progress_bar(label: &str, count: usize) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(count as u64), target);
+    if let Ok(style) = ProgressStyle::with_template("{msg:32} {bar:40} {pos}/{len} {eta}") {
+        bar.set_style(style);
     }
-
-    pub(crate) fn write(&self, _dir: &Path) -> Result<(), String> {
-        Ok(())
-    }
+    bar.with_message(label.to_owned())
 }
