@@ -1,1 +1,11 @@
-//! libweir.so
+//! `libweir.so`: what lives inside the application. See ARCHITECTURE.md.
+
+mod abi;
+mod arch;
+mod capi;
+mod clock;
+mod config;
+mod lifecycle;
+mod measure;
+mod profile;
+mod shim;

@@ -257,3 +257,38 @@ pub const BLOCKS_OFFSET: usize = (LANE_OFFSET + LANES * LANE_BYTES).next_multipl
 
 const _: () = assert!(std::mem::size_of::<Header>() == LANE_OFFSET);
 const _: () = assert!(BLOCK_BYTES == 576);
+
+impl<const N: usize> Text<N> {
+    /// Stores the end of `text` that fits.
+    pub fn set(&self, text: &str) {
+        store_text(&self.0, text);
+    }
+
+    pub fn get(&self) -> String {
+        load_text(&self.0)
+    }
+}
+
+/// Stores as much of the end of `text` as fits into the words.
+pub fn store_text(words: &[Cell], text: &str) {
+    let mut cut = text.len().saturating_sub(words.len() * 8);
+    while !text.is_char_boundary(cut) {
+        cut += 1;
+    }
+    let mut bytes = text.as_bytes()[cut..].chunks(8);
+    for word in words {
+        let mut value = [0u8; 8];
+        if let Some(chunk) = bytes.next() {
+            value[..chunk.len()].copy_from_slice(chunk);
+        }
+        word.store(u64::from_le_bytes(value), std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// The text that was stored; anything that is not UTF-8 is replaced.
+pub fn load_text(words: &[Cell]) -> String {
+    let bytes: Vec<u8> =
+        words.iter().flat_map(|w| w.load(std::sync::atomic::Ordering::Relaxed).to_le_bytes()).collect();
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

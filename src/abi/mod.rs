@@ -1,0 +1,188 @@
+//! The only place that knows an MPI ABI: what the constants are, how large handles are.
+//!
+//! Handles go through the wrappers as machine words. Here is what must be known beyond that: which
+//! word means "null", how far apart the elements of an array of requests are, and so on.
+
+mod mpich;
+mod openmpi;
+mod standard;
+
+use crate::shim::real;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+use weir_profile::layout;
+
+/// A handle as a machine word: an address in Open MPI and the standard ABI, an `int` in MPICH.
+pub(crate) type Handle = usize;
+
+/// What a program compiled against one `mpi.h` takes for granted.
+#[derive(Debug)]
+pub(crate) struct Abi {
+    pub(crate) kind: layout::Abi,
+    /// Bytes of an `MPI_Request`, an `MPI_Comm`, an `MPI_Datatype`: all handles but `MPI_File`, which
+    /// is an address everywhere.
+    pub(crate) handle_bytes: usize,
+    pub(crate) status_bytes: usize,
+    pub(crate) comm_world: Handle,
+    pub(crate) comm_null: Handle,
+    pub(crate) request_null: Handle,
+    pub(crate) info_null: Handle,
+    pub(crate) file_null: Handle,
+    pub(crate) byte: Handle,
+    pub(crate) status_ignore: usize,
+    pub(crate) statuses_ignore: usize,
+    pub(crate) undefined: c_int,
+    pub(crate) err_intern: c_int,
+    /// Tells the size of a predefined type from its handle alone, or 0.
+    pub(crate) predefined_size: fn(Handle) -> u64,
+}
+
+static CURRENT: AtomicPtr<Abi> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The ABI of this process; MPICH's before it is known (nothing is measured then).
+#[inline(always)]
+pub(crate) fn current() -> &'static Abi {
+    let current = CURRENT.load(Relaxed);
+    // SAFETY: null or a leaked `Abi`.
+    if current.is_null() { &mpich::ABI } else { unsafe { &*current } }
+}
+
+/// Finds out which of the three ABIs this process runs in: by the name of the library that holds
+/// `MPI_Init`, and by Open MPI's own symbols.
+pub(crate) fn detect() {
+    if !CURRENT.load(Relaxed).is_null() {
+        return;
+    }
+    let init = real::find(c"PMPI_Init");
+    let library = real::object_of(init).unwrap_or_default();
+    let library = library.to_string_lossy().into_owned();
+    let file_name = library.rsplit('/').next().unwrap_or_default();
+    let abi = if file_name.starts_with("libmpi_abi.") {
+        standard::ABI
+    } else {
+        openmpi::abi(|name| real::find(name) as Handle).unwrap_or(mpich::ABI)
+    };
+    CURRENT.store(Box::into_raw(Box::new(abi)), Relaxed);
+}
+
+pub(crate) fn name() -> &'static str {
+    match current().kind {
+        layout::Abi::Unknown => "unknown",
+        layout::Abi::Mpich => "MPICH",
+        layout::Abi::OpenMpi => "Open MPI",
+        layout::Abi::Standard => "standard",
+    }
+}
+
+impl Abi {
+    /// A handle out of memory the program gave us.
+    ///
+    /// # Safety
+    /// `place` must point to a handle of this ABI.
+    #[inline(always)]
+    pub(crate) unsafe fn load_handle(&self, place: *const c_void) -> Handle {
+        if self.handle_bytes == 4 {
+            // SAFETY: the caller's word, and a handle of 4 bytes.
+            unsafe { place.cast::<u32>().read_unaligned() as Handle }
+        } else {
+            // SAFETY: the caller's word.
+            unsafe { place.cast::<Handle>().read_unaligned() }
+        }
+    }
+
+    /// A handle that came as an argument: MPICH's are `int`s, the rest of the register is undefined.
+    #[inline(always)]
+    pub(crate) fn argument(&self, word: Handle) -> Handle {
+        if self.handle_bytes == 4 { word as u32 as Handle } else { word }
+    }
+
+    /// The table as text, a `NAME value` per line: tests compare it with what a compiler makes of `mpi.h`.
+    pub(crate) fn describe(&self) -> String {
+        let hex = |value: usize| format!("{value:#x}");
+        [
+            ("abi", name().to_string()),
+            ("sizeof_MPI_Request", self.handle_bytes.to_string()),
+            ("sizeof_MPI_Comm", self.handle_bytes.to_string()),
+            ("sizeof_MPI_Status", self.status_bytes.to_string()),
+            ("MPI_COMM_WORLD", hex(self.comm_world)),
+            ("MPI_COMM_NULL", hex(self.comm_null)),
+            ("MPI_REQUEST_NULL", hex(self.request_null)),
+            ("MPI_INFO_NULL", hex(self.info_null)),
+            ("MPI_FILE_NULL", hex(self.file_null)),
+            ("MPI_BYTE", hex(self.byte)),
+            ("MPI_STATUS_IGNORE", hex(self.status_ignore)),
+            ("MPI_STATUSES_IGNORE", hex(self.statuses_ignore)),
+            ("MPI_UNDEFINED", self.undefined.to_string()),
+            ("MPI_ERR_INTERN", self.err_intern.to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| format!("{name} {value}\n"))
+        .collect()
+    }
+}
+
+/// Calls of ours into MPI, each by its `PMPI_` name.
+macro_rules! pmpi {
+    ($($name:ident($symbol:literal; $($arg:ident: $type:ty),*);)+) => {$(
+        /// `None` when this MPI does not have it or it returned an error.
+        ///
+        /// # Safety
+        /// As for the MPI function; MPI must be initialised.
+        pub(crate) unsafe fn $name($($arg: $type),*) -> Option<()> {
+            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+            let mut function = FOUND.load(Relaxed);
+            if function.is_null() {
+                function = real::find($symbol);
+                FOUND.store(function, Relaxed);
+            }
+            if function.is_null() {
+                return None;
+            }
+            // SAFETY: the MPI function of that name has this type (handles are machine words).
+            let function: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(function) };
+            // SAFETY: passed on.
+            (unsafe { function($($arg),*) } == 0).then_some(())
+        }
+    )+};
+}
+
+pmpi! {
+    comm_rank(c"PMPI_Comm_rank"; comm: Handle, rank: *mut c_int);
+    comm_size(c"PMPI_Comm_size"; comm: Handle, size: *mut c_int);
+    comm_get_parent(c"PMPI_Comm_get_parent"; parent: *mut c_void);
+    type_size_x(c"PMPI_Type_size_x"; datatype: Handle, size: *mut i64);
+    type_size(c"PMPI_Type_size"; datatype: Handle, size: *mut c_int);
+    get_library_version(c"PMPI_Get_library_version"; version: *mut u8, length: *mut c_int);
+    query_thread(c"PMPI_Query_thread"; provided: *mut c_int);
+}
+
+/// Size of a datatype, asked of MPI; 0 when it will not say.
+#[cold]
+#[inline(never)]
+pub(crate) fn ask_type_size(datatype: Handle) -> u64 {
+    let mut size = 0i64;
+    // SAFETY: the datatype is one the program just used in a call.
+    if unsafe { type_size_x(datatype, &mut size) }.is_some() {
+        return size.max(0) as u64;
+    }
+    let mut size = 0;
+    // SAFETY: as above.
+    unsafe { type_size(datatype, &mut size) };
+    size.max(0) as u64
+}
+
+/// First line of what the MPI library says of itself.
+pub(crate) fn library_version() -> String {
+    // 8,192 is the largest MPI_MAX_LIBRARY_VERSION_STRING of any MPI.
+    let mut text = vec![0u8; 8192 + 1];
+    let mut length = 0;
+    // SAFETY: the buffer is as large as any MPI asks for.
+    if unsafe { get_library_version(text.as_mut_ptr(), &mut length) }.is_none() {
+        return "unknown".into();
+    }
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy();
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let words: Vec<&str> = first.split([' ', '\t', ',']).filter(|word| !word.is_empty()).collect();
+    words.join(" ").replace("Version: ", "").replace("MPICH MPICH", "MPICH")
+}

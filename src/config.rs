@@ -1,0 +1,169 @@
+//! The `WEIR_*` variables: read once when armed, a bad value gets one line and its default.
+
+use crate::profile;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What the environment asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) include: Vec<String>,
+    pub(crate) exclude: Vec<String>,
+    /// 0 for "learn it".
+    pub(crate) phase_gap_ns: u64,
+    pub(crate) max_files: usize,
+    pub(crate) signals: bool,
+}
+
+const DEFAULT: Config =
+    Config { include: Vec::new(), exclude: Vec::new(), phase_gap_ns: 0, max_files: 2048, signals: true };
+
+static CONFIG: RwLock<Config> = RwLock::new(DEFAULT);
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Every variable that `libweir.so` or the `weir` command reads.
+const KNOWN: &[&str] = &[
+    "WEIR_DIR",
+    "WEIR_JOB_ID",
+    "WEIR_APPLICATION",
+    "WEIR_INCLUDE",
+    "WEIR_EXCLUDE",
+    "WEIR_PHASE_GAP",
+    "WEIR_MAX_FILES",
+    "WEIR_SIGNALS",
+    "WEIR_DISABLE",
+    "WEIR_VERBOSE",
+    "WEIR_LIB",
+];
+
+pub(crate) fn get<R>(look: impl FnOnce(&Config) -> R) -> R {
+    look(&CONFIG.read().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// `WEIR_DISABLE=1` keeps Weir inert.
+pub(crate) fn disabled() -> bool {
+    variable("WEIR_DISABLE").is_some_and(|value| flag(&value) == Some(true))
+}
+
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|v| !v.is_empty())
+}
+
+/// Reads the environment. Complaints come from rank 0 alone, one line each.
+pub(crate) fn read() {
+    let (config, complaints) = parse(variable);
+    VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Some(true)), Relaxed);
+    *CONFIG.write().unwrap_or_else(|e| e.into_inner()) = config;
+    if profile::rank_from_environment().unwrap_or(0) == 0 {
+        let unknown = std::env::vars_os()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .filter(|name| name.starts_with("WEIR_") && !KNOWN.contains(&name.as_str()))
+            .map(|name| format!("{name} is not a setting of this version; ignored"));
+        complaints.into_iter().chain(unknown).for_each(|line| say(&line));
+    }
+}
+
+/// The settings that `lookup` gives, and a line for each that is wrong.
+fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
+    let mut config = DEFAULT;
+    let mut complaints = Vec::new();
+    let mut setting = |name: &str, wanted: &str, used: &str, take: &mut dyn FnMut(&str) -> bool| {
+        if let Some(value) = lookup(name)
+            && !take(value.trim())
+        {
+            complaints.push(format!("{name}={value} is not {wanted}; using {used}"));
+        }
+    };
+    let paths = |value: &str| value.split(':').filter(|p| !p.is_empty()).map(String::from).collect();
+    setting("WEIR_INCLUDE", "a list of paths", "none", &mut |v| {
+        config.include = paths(v);
+        true
+    });
+    setting("WEIR_EXCLUDE", "a list of paths", "none", &mut |v| {
+        config.exclude = paths(v);
+        true
+    });
+    setting("WEIR_PHASE_GAP", "a time such as 0.5, 500ms or 2s", "a learnt gap", &mut |v| {
+        seconds(v).map(|s| config.phase_gap_ns = (s * 1e9) as u64).is_some()
+    });
+    setting("WEIR_MAX_FILES", "a number from 1 to 65536", "2048", &mut |v| {
+        v.parse().ok().filter(|n| (1..=65536).contains(n)).map(|n| config.max_files = n).is_some()
+    });
+    setting("WEIR_SIGNALS", "on or off", "on", &mut |v| flag(v).map(|on| config.signals = on).is_some());
+    for name in ["WEIR_VERBOSE", "WEIR_DISABLE"] {
+        setting(name, "0 or 1", "0", &mut |v| flag(v).is_some());
+    }
+    (config, complaints)
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "on" | "yes" | "true" => Some(true),
+        "0" | "off" | "no" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// `0.5`, `0.5s` or `500ms`, in seconds; positive and at most a year.
+fn seconds(value: &str) -> Option<f64> {
+    let (number, unit) = if let Some(number) = value.strip_suffix("ms") {
+        (number, 1e-3)
+    } else {
+        (value.strip_suffix('s').unwrap_or(value), 1.0)
+    };
+    let seconds = number.trim().parse::<f64>().ok()? * unit;
+    (seconds > 0.0 && seconds <= 366.0 * 86400.0).then_some(seconds)
+}
+
+/// One line on standard error, in one write.
+pub(crate) fn say(line: &str) {
+    let line = format!("weir: {line}\n");
+    // SAFETY: a valid buffer; a short or failed write loses a message and nothing else.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// A line for `WEIR_VERBOSE=1`, which `weir doctor` reads.
+pub(crate) fn say_verbose(line: impl FnOnce() -> String) {
+    if VERBOSE.load(Relaxed) {
+        say(&line());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_one(name: &str, value: &str) -> (Config, Vec<String>) {
+        parse(|asked| (asked == name).then(|| value.to_string()))
+    }
+
+    #[test]
+    fn nothing_set_is_the_default_without_a_word() {
+        assert_eq!(parse(|_| None), (DEFAULT, vec![]));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_and_its_default_used() {
+        let (config, complaints) = parse_one("WEIR_PHASE_GAP", "soon");
+        assert_eq!(config, DEFAULT);
+        assert_eq!(complaints, ["WEIR_PHASE_GAP=soon is not a time such as 0.5, 500ms or 2s; using a learnt gap"]);
+        for (name, value) in [
+            ("WEIR_PHASE_GAP", "-1"),
+            ("WEIR_PHASE_GAP", "NaN"),
+            ("WEIR_PHASE_GAP", "inf"),
+            ("WEIR_MAX_FILES", "0"),
+            ("WEIR_MAX_FILES", "1e3"),
+            ("WEIR_SIGNALS", "maybe"),
+            ("WEIR_VERBOSE", "2"),
+        ] {
+            assert_eq!(parse_one(name, value).1.len(), 1, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in [("0.5", 500_000_000), ("500ms", 500_000_000), ("2s", 2_000_000_000)] {
+            assert_eq!(parse_one("WEIR_PHASE_GAP", text).0.phase_gap_ns, ns, "{text}");
+        }
+    }
+}

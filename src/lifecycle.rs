@@ -1,0 +1,131 @@
+//! Inert → Armed → Draining → Off.
+//!
+//! **Inert** from loading on: every wrapper is a load, a comparison and a jump. **Armed** by `MPI_Init*`
+//! or `MPI_Session_init`: calls are measured. **Draining** inside `MPI_Finalize`: nothing more is
+//! measured. **Off** afterwards, and whenever a fuse has blown; a new session may arm again.
+
+use crate::clock::{self, Moment};
+use crate::shim::caller::Thread;
+use crate::shim::shield;
+use crate::{abi, config, measure, profile};
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
+use weir_profile::layout::Ended;
+
+unsafe extern "C" {
+    /// glibc's `atexit` that also tells the exit code.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+pub(crate) const INERT: u32 = 0;
+pub(crate) const ARMED: u32 = 1;
+pub(crate) const DRAINING: u32 = 2;
+pub(crate) const OFF: u32 = 3;
+
+pub(crate) static STATE: AtomicU32 = AtomicU32::new(INERT);
+
+/// Worlds and sessions that were initialised and not finalised.
+static OPEN_INITS: AtomicI32 = AtomicI32::new(0);
+/// How often this process was armed; a thread's registration is good for one generation.
+pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// The moment of arming.
+static ARMED_AT: Mutex<Moment> = Mutex::new(Moment { ticks: 0, monotonic_ns: 0, realtime_ns: 0 });
+
+#[inline(always)]
+pub(crate) fn armed() -> bool {
+    STATE.load(Relaxed) == ARMED
+}
+
+pub(crate) fn armed_at() -> Moment {
+    *ARMED_AT.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// What kind of initialisation the program did: only a world tells its rank and size.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Model {
+    World,
+    Session,
+}
+
+/// MPI is up: from here on calls are measured. Cheap: no file is touched before the first I/O.
+pub(crate) fn initialised(model: Model) {
+    OPEN_INITS.fetch_add(1, Relaxed);
+    ensure_armed(model);
+}
+
+/// Arms if that has not happened: also the way in for programs whose `MPI_Init` was not seen.
+pub(crate) fn ensure_armed(model: Model) {
+    let state = STATE.load(Acquire);
+    if state == ARMED || state == DRAINING || shield::fuse_is_blown() || config::disabled() {
+        return;
+    }
+    clock::choose();
+    *ARMED_AT.lock().unwrap_or_else(|e| e.into_inner()) = Moment::now();
+    abi::detect();
+    config::read();
+    profile::identify(model);
+    measure::reset();
+    static HANDLERS: std::sync::Once = std::sync::Once::new();
+    // SAFETY: both functions stay loaded as long as the process lives (the library is linked with
+    // `-z nodelete`), and do little more than store to statics.
+    HANDLERS.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_forked_child));
+        on_exit(at_exit, std::ptr::null_mut());
+    });
+    let generation = GENERATION.fetch_add(1, AcqRel) + 1;
+    Thread::current().own_generation.set(generation);
+    STATE.store(ARMED, Release);
+    config::say_verbose(|| {
+        format!(
+            "armed: {} ABI, rank {} of {}, {}",
+            abi::name(),
+            profile::identity().rank,
+            profile::identity().nprocs,
+            profile::identity().mpi
+        )
+    });
+}
+
+/// A child of `fork` is not the MPI process: it leaves its parent's record alone.
+extern "C" fn in_forked_child() {
+    STATE.store(INERT, Relaxed);
+    OPEN_INITS.store(0, Relaxed);
+    measure::forget();
+}
+
+/// `MPI_Finalize` or the end of a session is about to be done; `true` when it is the last one.
+pub(crate) fn finalising() -> bool {
+    if OPEN_INITS.fetch_sub(1, Relaxed) > 1 {
+        return false;
+    }
+    let was_armed = STATE.compare_exchange(ARMED, DRAINING, AcqRel, Relaxed).is_ok();
+    if was_armed {
+        profile::mark_end(Ended::Finalized, 0);
+    }
+    was_armed
+}
+
+/// The real finalisation has returned.
+pub(crate) fn finalised() {
+    profile::write();
+    measure::forget();
+    STATE.store(OFF, Release);
+}
+
+/// Something inside Weir broke: nothing is measured any more, the program goes on.
+pub(crate) fn switch_off() {
+    STATE.store(OFF, Release);
+}
+
+/// Runs in `exit`: the record says that nobody finalised.
+extern "C" fn at_exit(code: c_int, _: *mut c_void) {
+    exiting(code);
+}
+
+/// The process is about to end without `MPI_Finalize`.
+pub(crate) fn exiting(code: c_int) {
+    if STATE.compare_exchange(ARMED, OFF, AcqRel, Relaxed).is_ok() {
+        shield::shield((), || profile::mark_end(Ended::Exited, code));
+    }
+}

@@ -1,0 +1,24 @@
+//! Counters, histograms, bursts: what is kept of every call.
+
+pub(crate) mod data;
+pub(crate) mod files;
+pub(crate) mod handles;
+pub(crate) mod lane;
+pub(crate) mod pending;
+mod record;
+
+pub(crate) use record::{header, with_header};
+
+/// Ready for a new generation.
+pub(crate) fn reset() {
+    forget();
+}
+
+/// Lets go of the record: it belongs to a parent process, or is finished.
+pub(crate) fn forget() {
+    record::forget();
+    files::forget();
+    handles::forget();
+    pending::forget();
+    lane::forget();
+}

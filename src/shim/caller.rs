@@ -1,0 +1,51 @@
+//! Who is calling: the program, the MPI library beneath it, or Weir itself.
+
+use crate::arch;
+use std::cell::Cell;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Caller {
+    /// The program: its call is counted.
+    App = 0,
+    /// The MPI library, inside an `MPI_File_*` call of the program.
+    Mpi = 1,
+    /// Weir: never counted.
+    Weir = 2,
+}
+
+/// What a thread needs to know; all zero when the thread starts, and without a destructor.
+#[repr(C)]
+pub(crate) struct Thread {
+    pub(crate) caller: Cell<Caller>,
+    /// The generation in which this thread armed Weir, and so owns the first lane.
+    pub(crate) own_generation: Cell<u32>,
+    /// Time and bytes of the POSIX calls beneath the MPI call that is under way.
+    pub(crate) file_ticks: Cell<u64>,
+    pub(crate) file_bytes: Cell<u64>,
+}
+
+const _: () = assert!(std::mem::size_of::<Thread>() <= 64);
+
+impl Thread {
+    #[inline(always)]
+    pub(crate) fn current() -> &'static Thread {
+        // SAFETY: 64 zeroed bytes are a valid `Thread`; only this thread gets this reference, and it
+        // does not outlive the wrapper that asked for it.
+        unsafe { &*arch::thread_storage().cast::<Thread>() }
+    }
+}
+
+/// Restores who was calling when it goes out of scope.
+pub(crate) struct Restore(Caller);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        Thread::current().caller.set(self.0);
+    }
+}
+
+/// Until the answer is dropped, Weir is calling.
+pub(crate) fn enter_weir() -> Restore {
+    Restore(Thread::current().caller.replace(Caller::Weir))
+}

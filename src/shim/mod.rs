@@ -1,0 +1,14 @@
+//! All interposition: rows of functions, how a row becomes a wrapper, and how the real one is found.
+
+pub(crate) mod caller;
+mod dlsym;
+mod mpi;
+mod posix;
+mod posix_meta;
+pub(crate) mod real;
+mod requests;
+pub(crate) mod shield;
+pub(crate) mod special;
+mod stdio;
+mod stdio_text;
+mod wrap;

@@ -1,0 +1,103 @@
+//! Finding the real function.
+//!
+//! A slot begins with a stub of the same signature, which looks the real function up at the first call
+//! and puts it into the slot; from then on a call is one jump. A function that does not exist is an
+//! answer, never an exit.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+
+/// The real function behind a wrapper, or the stub that will find it.
+#[repr(transparent)]
+pub(crate) struct Slot(AtomicPtr<c_void>);
+
+impl Slot {
+    pub(crate) const fn new(stub: *const ()) -> Slot {
+        Slot(AtomicPtr::new(stub as *mut c_void))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *mut c_void {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn set(&self, real: *mut c_void) {
+        self.0.store(real, Relaxed);
+    }
+}
+
+/// A wrapper as `dlsym` must know it.
+pub(crate) struct Row {
+    pub(crate) name: &'static CStr,
+    pub(crate) wrapper: *const (),
+    pub(crate) slot: &'static Slot,
+    pub(crate) stub: *const (),
+}
+// SAFETY: addresses of functions and statics, never changed.
+unsafe impl Sync for Row {}
+
+/// The next definition of `name` after ours, wherever it is loaded; null when there is none.
+pub(crate) fn find(name: &CStr) -> *mut c_void {
+    // SAFETY: a lookup by name; a private libmpi (RTLD_LOCAL, as Python loads it) is not found by it.
+    let next = unsafe { super::dlsym::real_dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if next.is_null() { find_in_loaded_objects(name) } else { next }
+}
+
+/// `find` for a function, as the type the caller knows it to have.
+///
+/// # Safety
+/// `F` must be a function pointer type that fits the function of that name.
+pub(crate) unsafe fn find_fn<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(std::mem::size_of::<F>() == std::mem::size_of::<*mut c_void>()) };
+    let found = find(name);
+    // SAFETY: not null, and of type `F` by the caller's word.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
+}
+
+/// Asks each loaded object for the symbol: the way to a libmpi that was loaded privately.
+fn find_in_loaded_objects(name: &CStr) -> *mut c_void {
+    unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a valid info; `paths` is the vector given below.
+        let (path, paths) = unsafe { ((*info).dlpi_name, &mut *paths.cast::<Vec<CString>>()) };
+        // SAFETY: the loader's names are C strings.
+        if !path.is_null() && unsafe { *path } != 0 {
+            // SAFETY: as above.
+            paths.push(unsafe { CStr::from_ptr(path) }.to_owned());
+        }
+        0
+    }
+    let mut paths: Vec<CString> = Vec::new();
+    // SAFETY: `collect` fits, and the vector outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut paths).cast()) };
+    let own = object_of(find_in_loaded_objects as *const c_void);
+    for path in &paths {
+        if own.as_deref() == Some(path) {
+            continue;
+        }
+        // SAFETY: RTLD_NOLOAD only finds what is loaded already.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        if handle.is_null() {
+            continue;
+        }
+        // SAFETY: a valid handle and name.
+        let symbol = unsafe { super::dlsym::real_dlsym(handle, name.as_ptr()) };
+        // SAFETY: undoes the reference that RTLD_NOLOAD took; the object stays loaded.
+        unsafe { libc::dlclose(handle) };
+        if !symbol.is_null() && object_of(symbol) != own {
+            return symbol;
+        }
+    }
+    std::ptr::null_mut()
+}
+
+/// Path of the loaded object that contains an address.
+pub(crate) fn object_of(address: *const c_void) -> Option<CString> {
+    // SAFETY: all-zero is a valid Dl_info, and dladdr fills it or says no.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        Some(CStr::from_ptr(info.dli_fname as *const c_char).to_owned())
+    }
+}

@@ -1,0 +1,47 @@
+//! How a row becomes a wrapper.
+
+/// The real function behind a wrapper: a slot, the stub it starts with, and `real(...)` to call it.
+/// `$missing` is the answer when no such function exists.
+macro_rules! real_function {
+    ($name:expr, fn($($arg:ident: $type:ty),*) -> $answer:ty, $missing:expr) => {
+        pub(crate) const NAME: &std::ffi::CStr = $name;
+        type Function = unsafe extern "C" fn($($type),*) -> $answer;
+
+        pub(crate) unsafe extern "C" fn stub($($arg: $type),*) -> $answer {
+            let found = $crate::shim::shield::shield(std::ptr::null_mut(), || {
+                $crate::shim::real::find(NAME)
+            });
+            if found.is_null() {
+                return $missing;
+            }
+            REAL.set(found);
+            // SAFETY: the function of that name has that type; the arguments are the program's own.
+            unsafe { real($($arg),*) }
+        }
+
+        pub(crate) static REAL: $crate::shim::real::Slot =
+            $crate::shim::real::Slot::new(stub as *const ());
+
+        /// # Safety
+        /// As for the real function.
+        #[inline(always)]
+        pub(crate) unsafe fn real($($arg: $type),*) -> $answer {
+            // SAFETY: the slot holds the stub or the real function, both of this type.
+            let function: Function = unsafe { std::mem::transmute(REAL.get()) };
+            // SAFETY: passed on.
+            unsafe { function($($arg),*) }
+        }
+    };
+}
+pub(crate) use real_function;
+
+/// `"MPI_"` + name as a C string, in a constant.
+macro_rules! c_name {
+    ($($part:expr),+) => {
+        match std::ffi::CStr::from_bytes_with_nul(concat!($($part,)+ "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a name without zero bytes"),
+        }
+    };
+}
+pub(crate) use c_name;
