@@ -1,1 +1,17 @@
-//! The discrete-event simulator: event queue, storage models, workloads, metrics.
+//! A discrete-event simulator that drives [`crate::engine::Engine`] with virtual time.
+//!
+//! Jobs compute and do I/O in turn on one storage whose bandwidth is the unit: a *volume* is the time
+//! the whole storage needs for it, in nanoseconds, and stands for that many bytes towards the engine.
+
+mod driver;
+mod metrics;
+mod storage;
+mod workload;
+
+pub use driver::{Setting, simulate};
+pub use metrics::{JobOutcome, Outcome};
+pub use storage::Storage;
+pub use workload::{Job, Mix, Phase, Program, iosets};
+
+/// Seconds as given by people, nanoseconds in here.
+pub const SECOND_NS: u64 = 1_000_000_000;
