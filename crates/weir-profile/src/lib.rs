@@ -1,5 +1,25 @@
 //! The record a process keeps, how records of a job are merged, and the JSON profile.
+//!
+//! [`layout`] is what a process stores, [`record`] reads it back, `merge` adds the records of all ranks
+//! up, [`profile`] is what comes out, and [`job`] does this for a folder. `libweir.so` writes records and
+//! calls [`finish_job`] at the end; the `weir` command calls the rest.
 
 pub mod bins;
+mod calls;
 pub mod counters;
+mod error;
+mod fate;
+mod files;
+pub mod job;
 pub mod layout;
+mod merge;
+pub mod phases;
+pub mod profile;
+pub mod record;
+mod spread;
+mod time;
+mod totals;
+
+pub use error::Error;
+pub use fate::describe as describe_end;
+pub use job::finish_job;

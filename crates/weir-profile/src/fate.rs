@@ -1,0 +1,115 @@
+//! How ranks ended, as far as it can be told from here.
+
+use crate::layout::Ended;
+use crate::profile::{Fate, Rank};
+use crate::record::Head;
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+
+/// Where the question is asked from, and what is known about the job as a whole.
+pub(crate) struct Observer {
+    host: String,
+    /// The launcher has ended: whoever did not say how it ended was killed.
+    job_over: bool,
+}
+
+impl Observer {
+    pub(crate) fn new(job_over: bool) -> Self {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Observer { host: host.trim_end().to_string(), job_over }
+    }
+
+    pub(crate) fn fate(&self, head: &Head, record: &Path) -> Fate {
+        match head.ended {
+            Ended::Finalized => Fate::Finalized,
+            Ended::Exited => Fate::Exited,
+            Ended::Aborted => Fate::Aborted,
+            Ended::Signalled => Fate::Signalled,
+            Ended::Replaced => Fate::Replaced,
+            Ended::Running if head.host == self.host => {
+                if has_mapped(head.pid, record) {
+                    Fate::Running
+                } else {
+                    Fate::Killed
+                }
+            }
+            Ended::Running if self.job_over => Fate::Killed,
+            Ended::Running => Fate::Unknown,
+        }
+    }
+}
+
+/// Whether the process lives and has the record mapped; a process that got the same number later has
+/// not. One whose mappings may not be read is taken to be the one.
+fn has_mapped(pid: u64, record: &Path) -> bool {
+    let process = Path::new("/proc").join(pid.to_string());
+    match (fs::read(process.join("maps")), record.file_name()) {
+        (Ok(maps), Some(name)) => {
+            let name = name.as_encoded_bytes();
+            // A process that has ended but was not waited for has no mappings left.
+            maps.windows(name.len()).any(|window| window == name)
+        }
+        _ => process.exists(),
+    }
+}
+
+/// Name of a signal as `kill -l` gives it.
+pub(crate) fn signal_name(number: i32) -> Cow<'static, str> {
+    Cow::Borrowed(match number {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        other => return Cow::Owned(format!("SIG{other}")),
+    })
+}
+
+/// What a person is told about how a rank ended.
+pub fn describe(rank: &Rank) -> String {
+    let mut text = format!("rank {}", rank.rank);
+    if let Some(signal) = &rank.signal {
+        text += &format!(", {signal}");
+    }
+    if let Some(code) = rank.code {
+        text += &format!(", code {code}");
+    }
+    text
+}
+
+/// How the job ended: `finalized`, or the worst end of a rank with whose it was. When one rank fails
+/// the launcher ends the others with SIGTERM or SIGKILL, so a fault of the program's own outweighs
+/// those, and of equals the one that ended first is the cause.
+pub(crate) fn job_ended(ranks: &[(Rank, u64)]) -> String {
+    let severity = |rank: &Rank| {
+        let fault = matches!(
+            rank.signal.as_deref(),
+            Some("SIGSEGV" | "SIGBUS" | "SIGFPE" | "SIGILL" | "SIGABRT" | "SIGSYS" | "SIGXCPU" | "SIGXFSZ")
+        );
+        (fault, rank.ended)
+    };
+    let worst = ranks.iter().max_by(|(a, a_end), (b, b_end)| {
+        severity(a).cmp(&severity(b)).then(b_end.cmp(a_end)).then(b.rank.cmp(&a.rank))
+    });
+    let Some((worst, _)) = worst else { return Fate::Missing.name().into() };
+    if worst.ended == Fate::Finalized {
+        return Fate::Finalized.name().into();
+    }
+    let alike = ranks.iter().filter(|(rank, _)| rank.ended == worst.ended).count();
+    let others = if alike > 1 { format!(" ({alike} of {} ranks)", ranks.len()) } else { String::new() };
+    format!("{}: {}{others}", worst.ended.name(), describe(worst))
+}

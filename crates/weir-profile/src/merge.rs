@@ -1,0 +1,445 @@
+//! Merging the records of a job, one at a time: only the merged state is kept, so that memory does
+//! not grow with the number of ranks.
+
+use crate::calls::{Calls, Slowest};
+use crate::counters::{Module, mpiio, posix, stdio};
+use crate::fate::{job_ended, signal_name};
+use crate::files::Files;
+use crate::layout::{Abi, LANES};
+use crate::phases::{self, Span};
+use crate::profile::*;
+use crate::record::{Head, Record};
+use crate::spread::{Histograms, Timeline};
+use crate::time::rfc3339;
+use crate::totals::{Totals, seconds};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Phases in the profile's list.
+const LISTED_PHASES: usize = 1000;
+/// Bursts that are kept while ranks are merged.
+const KEPT_BURSTS: usize = 8192;
+/// Aggregators in the profile's list.
+const LISTED_AGGREGATORS: usize = 1024;
+/// Ranks without a record that are listed one by one.
+const LISTED_MISSING: usize = 1024;
+const LISTED_NOTES: usize = 32;
+
+/// What the headers of all records say together.
+#[derive(Clone, Debug)]
+struct Frame {
+    job: String,
+    application: String,
+    mpi: String,
+    abi: Abi,
+    version: String,
+    nprocs: u64,
+    nnodes: u64,
+    start_ns: u64,
+    end_ns: u64,
+    spawned: bool,
+    phase_gap_ns: u64,
+}
+
+impl Frame {
+    /// `heads` are in order of rank; what only one can say, the lowest rank says.
+    fn new(heads: &[Head]) -> Option<Frame> {
+        let first = heads.first()?;
+        let hosts: BTreeSet<&str> = heads.iter().map(|head| head.host.as_str()).collect();
+        Some(Frame {
+            job: first.job.clone(),
+            application: first.application.clone(),
+            mpi: first.mpi.clone(),
+            abi: first.abi,
+            version: first.weir_version.clone(),
+            nprocs: heads.iter().map(|head| head.nprocs).max()?,
+            nnodes: hosts.len() as u64,
+            start_ns: heads.iter().map(|head| head.start_ns).min()?,
+            end_ns: heads.iter().map(|head| head.end_ns).max()?,
+            spawned: heads.iter().any(|head| head.spawned),
+            phase_gap_ns: heads.iter().map(|head| head.phase_gap_ns).max()?,
+        })
+    }
+}
+
+/// A rank as it will stand in the profile, with what decides between its records.
+struct RankSoFar {
+    rank: Rank,
+    end_ns: u64,
+    io_ns: u64,
+    file_bytes: u64,
+    file_ns: u64,
+}
+
+pub(crate) struct Merger {
+    frame: Frame,
+    modules: [Totals; 3],
+    files: Files,
+    calls: Calls,
+    slowest: Slowest,
+    histograms: Histograms,
+    timeline: Timeline,
+    bursts: Vec<Span>,
+    burst_gap_ns: u64,
+    marked: BTreeMap<u64, Span>,
+    ranks: Vec<RankSoFar>,
+    dropped: Dropped,
+    notes: Vec<String>,
+}
+
+impl Merger {
+    /// `heads` of all records that will be added, in order of rank. `None` without any.
+    pub(crate) fn new(heads: &[Head]) -> Option<Merger> {
+        let frame = Frame::new(heads)?;
+        Some(Merger {
+            modules: Module::ALL.map(Totals::new),
+            files: Files::default(),
+            calls: Calls::default(),
+            slowest: Slowest::default(),
+            histograms: Histograms::new(),
+            timeline: Timeline::new(frame.start_ns, frame.end_ns),
+            bursts: Vec::new(),
+            burst_gap_ns: 0,
+            marked: BTreeMap::new(),
+            ranks: Vec::new(),
+            dropped: Dropped::default(),
+            notes: Vec::new(),
+            frame,
+        })
+    }
+
+    /// Adds a record; records come in order of rank.
+    pub(crate) fn add(&mut self, record: &Record, fate: Fate) {
+        let names: HashMap<u64, String> = record.names().collect();
+        let rank = self.add_counters(record, &names, fate);
+        self.add_rank(rank);
+        self.add_calls(record, &names);
+        self.histograms.add(record);
+        self.timeline.add(record);
+        self.add_bursts(record);
+        let head = &record.head;
+        self.dropped.files = self.dropped.files.saturating_add(head.dropped.files);
+        self.dropped.bursts = self.dropped.bursts.saturating_add(head.dropped.bursts);
+        self.dropped.collectives = self.dropped.collectives.saturating_add(head.dropped.collectives);
+        self.dropped.requests = self.dropped.requests.saturating_add(head.dropped.requests);
+        self.dropped.handles = self.dropped.handles.saturating_add(head.dropped.handles);
+        if head.fuse_blown {
+            self.note(format!(
+                "rank {}: measuring stopped after a fault inside Weir: {}",
+                head.rank, head.note
+            ));
+        } else if !head.note.is_empty() {
+            self.note(format!("rank {}: {}", head.rank, head.note));
+        }
+    }
+
+    /// Names a record that cannot be merged; its rank is known from its name.
+    pub(crate) fn add_damaged(&mut self, rank: Option<u64>, what: String) {
+        self.note(what);
+        if let Some(rank) = rank.filter(|rank| self.ranks.iter().all(|known| known.rank.rank != *rank)) {
+            self.ranks.push(RankSoFar::without_record(rank, Fate::Damaged));
+        }
+    }
+
+    pub(crate) fn note(&mut self, note: String) {
+        if self.notes.len() < LISTED_NOTES && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    fn add_counters(&mut self, record: &Record, names: &HashMap<u64, String>, fate: Fate) -> RankSoFar {
+        let head = &record.head;
+        let mut mine = RankSoFar::new(head, fate);
+        let mut io_ns_by_file: BTreeMap<u64, [u64; 3]> = BTreeMap::new();
+        for counters in record.counters() {
+            let totals = Totals::from_ticks(counters.module, &counters.words, &head.clock);
+            let name = names.get(&counters.file).map(String::as_str);
+            self.files.add(name, head.rank, counters.module, &totals);
+            self.modules[counters.module as usize].absorb(&totals);
+            mine.add(counters.module, &totals);
+            let io_ns = &mut io_ns_by_file.entry(counters.file).or_default()[counters.module as usize];
+            *io_ns = io_ns.saturating_add(io_time_ns(counters.module, &totals));
+        }
+        // The POSIX calls beneath MPI-IO lie within its time.
+        for [mpiio_ns, posix_ns, stdio_ns] in io_ns_by_file.into_values() {
+            mine.io_ns = mine.io_ns.saturating_add(mpiio_ns.max(posix_ns).saturating_add(stdio_ns));
+        }
+        mine
+    }
+
+    /// A program that initialises MPI again leaves a second record of the same process: the last one
+    /// says how it ended. Two processes of one rank are as bad as the worse of them.
+    fn add_rank(&mut self, new: RankSoFar) {
+        match self.ranks.last_mut() {
+            Some(last) if last.rank.rank == new.rank.rank => last.join(new),
+            _ => self.ranks.push(new),
+        }
+    }
+
+    fn add_calls(&mut self, record: &Record, names: &HashMap<u64, String>) {
+        let rank = record.head.rank;
+        let name = |file: u64| names.get(&file).map_or(OTHER_FILES, String::as_str);
+        for lane in 0..LANES {
+            for slow in record.slowest(lane) {
+                self.slowest.add(rank, name(slow.file), slow);
+            }
+            for call in record.collectives(lane) {
+                self.calls.add(rank, name(call.file), &call);
+            }
+        }
+    }
+
+    fn add_bursts(&mut self, record: &Record) {
+        let mut of_rank = Vec::new();
+        for lane in 0..LANES {
+            self.burst_gap_ns = self.burst_gap_ns.max(record.burst_gap_ns(lane));
+            let mut of_lane = Vec::new();
+            for burst in record.bursts(lane) {
+                if burst.marked == 0 {
+                    of_lane.push(burst.span);
+                } else {
+                    self.add_marked(burst.marked, burst.span);
+                }
+            }
+            of_lane.sort_by_key(|span| span.start_ns);
+            of_rank = phases::unite(&of_rank, &of_lane);
+        }
+        self.bursts = phases::unite(&self.bursts, &of_rank);
+        self.dropped.bursts = self.dropped.bursts.saturating_add(phases::thin(&mut self.bursts, KEPT_BURSTS));
+    }
+
+    /// Ranks mark the same phase with the same number.
+    fn add_marked(&mut self, number: u64, span: Span) {
+        if self.marked.len() >= KEPT_BURSTS && !self.marked.contains_key(&number) {
+            self.dropped.phases += 1;
+            return;
+        }
+        let phase =
+            self.marked.entry(number).or_insert(Span { bytes_read: 0, bytes_written: 0, calls: 0, ..span });
+        phase.cover(&span);
+        phase.wait_ns = phase.wait_ns.max(span.wait_ns);
+    }
+
+    pub(crate) fn finish(mut self) -> Profile {
+        let start_ns = self.frame.start_ns;
+        self.add_missing();
+        let phases = self.phases();
+        let (files, moved_files) = self.files.finish(start_ns);
+        let (list, left_out) = self.calls.finish(start_ns);
+        self.dropped.files = self.dropped.files.saturating_add(moved_files);
+        self.dropped.collectives = self.dropped.collectives.saturating_add(left_out);
+        let aggregators = aggregators(&self.ranks);
+        let ends: Vec<(Rank, u64)> = self.ranks.iter().map(|r| (r.rank.clone(), r.end_ns)).collect();
+        let counters = |module: Module| self.modules[module as usize].counters(start_ns);
+        Profile {
+            weir: Weir { version: self.frame.version.clone(), schema: SCHEMA },
+            job: job(&self.frame, job_ended(&ends)),
+            phases,
+            modules: Module::ALL
+                .iter()
+                .map(|module| (Cow::Borrowed(module.name()), ModuleCounters { counters: counters(*module) }))
+                .collect(),
+            files,
+            collectives: collectives(&self.modules[Module::Mpiio as usize], aggregators, list),
+            histograms: self.histograms.finish(),
+            slowest: self.slowest.finish(start_ns),
+            series: self.timeline.finish(),
+            ranks: self.ranks.into_iter().map(RankSoFar::finish).collect(),
+            dropped: self.dropped,
+            notes: self.notes,
+        }
+    }
+
+    fn add_missing(&mut self) {
+        let known: BTreeSet<u64> = self.ranks.iter().map(|known| known.rank.rank).collect();
+        let missing = || (0..self.frame.nprocs).filter(|rank| !known.contains(rank));
+        let listed: Vec<RankSoFar> = missing()
+            .take(LISTED_MISSING)
+            .map(|rank| RankSoFar::without_record(rank, Fate::Missing))
+            .collect();
+        self.dropped.ranks = (missing().count() - listed.len()) as u64;
+        self.ranks.extend(listed);
+        self.ranks.sort_by_key(|known| known.rank.rank);
+    }
+
+    fn phases(&mut self) -> Phases {
+        let run_ns = self.frame.end_ns - self.frame.start_ns;
+        let (list, gap_ns, gap_source, outside) = if !self.marked.is_empty() {
+            let (list, outside) = self.marked_phases();
+            (list, None, "marked", outside)
+        } else if self.frame.phase_gap_ns != 0 {
+            let gap_ns = self.frame.phase_gap_ns;
+            (phases::join(&self.bursts, gap_ns), Some(gap_ns), "WEIR_PHASE_GAP", Outside::default())
+        } else {
+            let gap_ns = phases::learn_gap_ns(&self.bursts, self.burst_gap_ns);
+            (phases::join(&self.bursts, gap_ns), Some(gap_ns), "learnt", Outside::default())
+        };
+        self.dropped.phases += list.len().saturating_sub(LISTED_PHASES) as u64;
+        let since = |moment_ns: u64| seconds(moment_ns.saturating_sub(self.frame.start_ns));
+        let phase = |span: &Span| Phase {
+            start_s: since(span.start_ns),
+            end_s: since(span.end_ns),
+            bytes_read: span.bytes_read,
+            bytes_written: span.bytes_written,
+            wait_s: seconds(span.wait_ns),
+            calls: span.calls,
+        };
+        Phases {
+            count: list.len() as u64,
+            characteristic_time_s: phases::characteristic_time_ns(&list).map(seconds),
+            io_ratio: phases::io_ratio(&list, run_ns),
+            gap_s: gap_ns.map(seconds),
+            gap_source: gap_source.into(),
+            list: list.iter().take(LISTED_PHASES).map(phase).collect(),
+            outside,
+        }
+    }
+
+    /// Marked phases are exact. I/O of ranks that did not mark belongs to the phase it overlaps.
+    fn marked_phases(&self) -> (Vec<Span>, Outside) {
+        let mut list: Vec<Span> = self.marked.values().copied().collect();
+        list.sort_by_key(|span| span.start_ns);
+        let mut outside = Outside::default();
+        for burst in &self.bursts {
+            let overlaps =
+                |phase: &&mut Span| phase.start_ns <= burst.end_ns && burst.start_ns <= phase.end_ns;
+            let (read, written, calls) = match list.iter_mut().find(overlaps) {
+                Some(phase) => (&mut phase.bytes_read, &mut phase.bytes_written, &mut phase.calls),
+                None => (&mut outside.bytes_read, &mut outside.bytes_written, &mut outside.calls),
+            };
+            *read = read.saturating_add(burst.bytes_read);
+            *written = written.saturating_add(burst.bytes_written);
+            *calls = calls.saturating_add(burst.calls);
+        }
+        (list, outside)
+    }
+}
+
+impl RankSoFar {
+    fn new(head: &Head, fate: Fate) -> Self {
+        let mut new = RankSoFar::without_record(head.rank, fate);
+        new.end_ns = head.end_ns;
+        new.rank.host = head.host.clone();
+        new.rank.pid = Some(head.pid);
+        match fate {
+            Fate::Exited | Fate::Aborted => new.rank.code = Some(head.end_code),
+            Fate::Signalled => new.rank.signal = Some(signal_name(head.end_code)),
+            _ => {}
+        }
+        new
+    }
+
+    fn without_record(rank: u64, ended: Fate) -> Self {
+        let rank = Rank {
+            rank,
+            host: String::new(),
+            pid: None,
+            ended,
+            code: None,
+            signal: None,
+            bytes_read: 0,
+            bytes_written: 0,
+            io_s: 0.0,
+            aggregator: false,
+        };
+        RankSoFar { rank, end_ns: u64::MAX, io_ns: 0, file_bytes: 0, file_ns: 0 }
+    }
+
+    /// What the program itself moved: POSIX calls of the MPI library are MPI-IO's bytes once more.
+    fn add(&mut self, module: Module, totals: &Totals) {
+        let (read, written) = match module {
+            Module::Mpiio => (totals.get(mpiio::MPIIO_BYTES_READ), totals.get(mpiio::MPIIO_BYTES_WRITTEN)),
+            Module::Posix => (
+                totals.get(posix::POSIX_BYTES_READ).saturating_sub(totals.get(posix::POSIX_MPI_BYTES_READ)),
+                totals
+                    .get(posix::POSIX_BYTES_WRITTEN)
+                    .saturating_sub(totals.get(posix::POSIX_MPI_BYTES_WRITTEN)),
+            ),
+            Module::Stdio => (totals.get(stdio::STDIO_BYTES_READ), totals.get(stdio::STDIO_BYTES_WRITTEN)),
+        };
+        self.rank.bytes_read = self.rank.bytes_read.saturating_add(read);
+        self.rank.bytes_written = self.rank.bytes_written.saturating_add(written);
+        if module == Module::Mpiio {
+            self.file_bytes = self.file_bytes.saturating_add(totals.get(mpiio::MPIIO_COLL_FILE_BYTES));
+            self.file_ns = self.file_ns.saturating_add(totals.get(mpiio::MPIIO_F_COLL_FILE_TIME));
+        }
+    }
+
+    fn join(&mut self, new: RankSoFar) {
+        let same_process = self.rank.pid == new.rank.pid;
+        let (bytes_read, bytes_written) = (self.rank.bytes_read, self.rank.bytes_written);
+        if same_process || new.rank.ended > self.rank.ended {
+            self.rank = new.rank.clone();
+        }
+        self.rank.bytes_read = bytes_read.saturating_add(new.rank.bytes_read);
+        self.rank.bytes_written = bytes_written.saturating_add(new.rank.bytes_written);
+        self.end_ns = self.end_ns.max(new.end_ns);
+        self.io_ns = self.io_ns.saturating_add(new.io_ns);
+        self.file_bytes = self.file_bytes.saturating_add(new.file_bytes);
+        self.file_ns = self.file_ns.saturating_add(new.file_ns);
+    }
+
+    fn finish(self) -> Rank {
+        Rank { io_s: seconds(self.io_ns), aggregator: self.file_bytes > 0, ..self.rank }
+    }
+}
+
+fn io_time_ns(module: Module, totals: &Totals) -> u64 {
+    let times = match module {
+        Module::Mpiio => [mpiio::MPIIO_F_READ_TIME, mpiio::MPIIO_F_WRITE_TIME, mpiio::MPIIO_F_META_TIME],
+        Module::Posix => [posix::POSIX_F_READ_TIME, posix::POSIX_F_WRITE_TIME, posix::POSIX_F_META_TIME],
+        Module::Stdio => [stdio::STDIO_F_READ_TIME, stdio::STDIO_F_WRITE_TIME, stdio::STDIO_F_META_TIME],
+    };
+    times.iter().fold(0, |sum: u64, index| sum.saturating_add(totals.get(*index)))
+}
+
+fn aggregators(ranks: &[RankSoFar]) -> Vec<Aggregator> {
+    let aggregator = |rank: &RankSoFar| Aggregator {
+        rank: rank.rank.rank,
+        host: rank.rank.host.clone(),
+        file_bytes: rank.file_bytes,
+        file_time_s: seconds(rank.file_ns),
+    };
+    ranks.iter().filter(|rank| rank.file_bytes > 0).take(LISTED_AGGREGATORS).map(aggregator).collect()
+}
+
+fn collectives(mpiio: &Totals, aggregators: Vec<Aggregator>, list: Vec<Call>) -> Collectives {
+    let calls = [
+        mpiio::MPIIO_COLL_READS,
+        mpiio::MPIIO_COLL_WRITES,
+        mpiio::MPIIO_SPLIT_READS,
+        mpiio::MPIIO_SPLIT_WRITES,
+    ];
+    let time_ns = mpiio.get(mpiio::MPIIO_F_COLL_TIME);
+    let file_time_ns = mpiio.get(mpiio::MPIIO_F_COLL_FILE_TIME);
+    Collectives {
+        calls: calls.iter().fold(0, |sum: u64, index| sum.saturating_add(mpiio.get(*index))),
+        time_s: seconds(time_ns),
+        file_time_s: seconds(file_time_ns),
+        rest_s: seconds(time_ns.saturating_sub(file_time_ns)),
+        aggregators,
+        list,
+    }
+}
+
+fn job(frame: &Frame, ended: String) -> Job {
+    let abi = match frame.abi {
+        Abi::Unknown => "unknown",
+        Abi::Mpich => "mpich",
+        Abi::OpenMpi => "openmpi",
+        Abi::Standard => "standard",
+    };
+    Job {
+        id: frame.job.clone(),
+        application: frame.application.clone(),
+        nprocs: frame.nprocs,
+        nnodes: frame.nnodes,
+        mpi: frame.mpi.clone(),
+        abi: abi.into(),
+        start: rfc3339(frame.start_ns),
+        end: rfc3339(frame.end_ns),
+        duration_s: seconds(frame.end_ns - frame.start_ns),
+        ended,
+        spawned: frame.spawned,
+    }
+}

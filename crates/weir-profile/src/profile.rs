@@ -1,0 +1,290 @@
+//! The JSON profile. Its JSON Schema is `docs/profile.schema.json`, its words are in `docs/PROFILE.md`.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Version of the profile's form. It grows when a reader of the old form would be misled.
+pub const SCHEMA: u64 = 1;
+
+/// Name of the entry that holds the counts of files which have no entry of their own.
+pub const OTHER_FILES: &str = "(other files)";
+
+/// Ranks that a file or a collective call lists one by one.
+pub const LISTED_RANKS: usize = 64;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Profile {
+    pub weir: Weir,
+    pub job: Job,
+    pub phases: Phases,
+    pub modules: BTreeMap<Cow<'static, str>, ModuleCounters>,
+    pub files: Vec<File>,
+    pub collectives: Collectives,
+    pub histograms: BTreeMap<Cow<'static, str>, Directions>,
+    pub slowest: Vec<Slow>,
+    pub series: Series,
+    pub ranks: Vec<Rank>,
+    pub dropped: Dropped,
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Weir {
+    pub version: String,
+    pub schema: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    pub id: String,
+    pub application: String,
+    pub nprocs: u64,
+    pub nnodes: u64,
+    /// First line of `MPI_Get_library_version`.
+    pub mpi: String,
+    pub abi: String,
+    /// RFC 3339, UTC.
+    pub start: String,
+    pub end: String,
+    pub duration_s: f64,
+    /// `finalized`, or the worst end of a rank with a short text after a colon.
+    pub ended: String,
+    pub spawned: bool,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Phases {
+    pub count: u64,
+    /// `None` with fewer than two phases.
+    pub characteristic_time_s: Option<f64>,
+    pub io_ratio: f64,
+    /// The longest pause that is still within a phase; `None` for marked phases.
+    pub gap_s: Option<f64>,
+    /// `learnt`, `WEIR_PHASE_GAP` or `marked`.
+    pub gap_source: String,
+    pub list: Vec<Phase>,
+    /// I/O outside marked phases.
+    pub outside: Outside,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Phase {
+    pub start_s: f64,
+    pub end_s: f64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub wait_s: f64,
+    pub calls: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Outside {
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub calls: u64,
+}
+
+/// Counters by name: whole numbers, or seconds for those with `_F_` in their name.
+pub type Counters = BTreeMap<Cow<'static, str>, Value>;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ModuleCounters {
+    pub counters: Counters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    Count(u64),
+    Seconds(f64),
+}
+
+impl Value {
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Value::Count(count) => count as f64,
+            Value::Seconds(seconds) => seconds,
+        }
+    }
+
+    pub fn as_u64(self) -> u64 {
+        match self {
+            Value::Count(count) => count,
+            Value::Seconds(seconds) => seconds as u64,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct File {
+    pub name: String,
+    /// How many ranks touched it; the first of them are in `ranks`.
+    pub nranks: u64,
+    pub ranks: Vec<u64>,
+    pub naggregators: u64,
+    /// The first ranks that moved its data within collective calls.
+    pub aggregators: Vec<u64>,
+    /// Counters that are not zero, by module.
+    pub modules: BTreeMap<Cow<'static, str>, Counters>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Collectives {
+    /// Blocking and split collective data calls, each rank's call counted.
+    pub calls: u64,
+    /// Times are sums over ranks.
+    pub time_s: f64,
+    pub file_time_s: f64,
+    /// What is neither file time: shuffle and waiting for other ranks.
+    pub rest_s: f64,
+    pub aggregators: Vec<Aggregator>,
+    pub list: Vec<Call>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Aggregator {
+    pub rank: u64,
+    pub host: String,
+    pub file_bytes: u64,
+    pub file_time_s: f64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    pub file: String,
+    pub op: String,
+    pub sequence: u64,
+    pub start_s: f64,
+    pub end_s: f64,
+    pub bytes: u64,
+    pub file_bytes: u64,
+    pub max_rank_s: f64,
+    pub nranks: u64,
+    pub ranks: Vec<RankCall>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RankCall {
+    pub rank: u64,
+    pub time_s: f64,
+    pub file_s: f64,
+    pub rest_s: f64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Directions {
+    pub read: SizeAndLatency,
+    pub write: SizeAndLatency,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SizeAndLatency {
+    pub size_bytes: Distribution,
+    pub latency_s: Distribution,
+}
+
+/// `min`, `max` and the rest are as fine as the bins: an eighth.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    pub count: u64,
+    pub min: f64,
+    pub max: f64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p99_9: f64,
+    /// Start of every bin that is not empty, and its count.
+    pub bins: Vec<(f64, u64)>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Slow {
+    pub op: String,
+    pub file: String,
+    pub rank: u64,
+    pub start_s: f64,
+    pub duration_s: f64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Series {
+    pub bin_s: f64,
+    pub bytes_read: Vec<u64>,
+    pub bytes_written: Vec<u64>,
+}
+
+/// How a rank ended, from harmless to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    Finalized,
+    /// It replaced itself by another program.
+    Replaced,
+    /// It exited without `MPI_Finalize`.
+    Exited,
+    Running,
+    /// No end was seen, and its host cannot be asked from here.
+    Unknown,
+    /// Its record cannot be read.
+    Damaged,
+    /// It left no record.
+    Missing,
+    /// A signal it could see.
+    Signalled,
+    /// Gone without a word: SIGKILL, or the machine.
+    Killed,
+    /// `MPI_Abort`.
+    Aborted,
+}
+
+impl Fate {
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Finalized => "finalized",
+            Fate::Replaced => "replaced",
+            Fate::Exited => "exited",
+            Fate::Running => "running",
+            Fate::Unknown => "unknown",
+            Fate::Damaged => "damaged",
+            Fate::Missing => "missing",
+            Fate::Signalled => "signalled",
+            Fate::Killed => "killed",
+            Fate::Aborted => "aborted",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rank {
+    pub rank: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u64>,
+    pub ended: Fate,
+    /// Exit code, or the code given to `MPI_Abort`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<Cow<'static, str>>,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub io_s: f64,
+    pub aggregator: bool,
+}
+
+/// What is not in the profile because a table was full, summed over ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    pub files: u64,
+    pub bursts: u64,
+    pub phases: u64,
+    pub collectives: u64,
+    pub requests: u64,
+    pub handles: u64,
+    pub ranks: u64,
+}

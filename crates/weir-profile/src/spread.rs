@@ -1,0 +1,132 @@
+//! Distributions and the series over time of a job.
+
+use crate::bins::{BINS, bin, bin_middle, bin_start};
+use crate::counters::Module;
+use crate::layout::{HISTOGRAMS, LANES};
+use crate::profile::{Directions, Distribution, Series, SizeAndLatency};
+use crate::record::{Record, SeriesBin};
+use crate::totals::seconds;
+use hdrhistogram::Histogram;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Bins of the job's series.
+pub(crate) const SERIES_BINS: usize = 256;
+
+/// Histograms of all ranks, latencies in nanoseconds.
+pub(crate) struct Histograms {
+    size_bytes: Vec<[u64; BINS]>,
+    latency_ns: Vec<[u64; BINS]>,
+}
+
+impl Histograms {
+    pub(crate) fn new() -> Self {
+        Histograms { size_bytes: vec![[0; BINS]; HISTOGRAMS], latency_ns: vec![[0; BINS]; HISTOGRAMS] }
+    }
+
+    pub(crate) fn add(&mut self, record: &Record) {
+        for (lane, histogram) in (0..LANES).flat_map(|lane| (0..HISTOGRAMS).map(move |h| (lane, h))) {
+            for (from, count) in record.size_bins(lane, histogram) {
+                let to = &mut self.size_bytes[histogram][from];
+                *to = to.saturating_add(count);
+            }
+            // Ticks differ from host to host; nanoseconds are the job's common unit.
+            for (from, count) in record.latency_bins(lane, histogram) {
+                let latency_ns = record.head.clock.duration_ns(bin_middle(from));
+                let to = &mut self.latency_ns[histogram][bin(latency_ns)];
+                *to = to.saturating_add(count);
+            }
+        }
+    }
+
+    pub(crate) fn finish(&self) -> BTreeMap<Cow<'static, str>, Directions> {
+        let one = |index: usize| SizeAndLatency {
+            size_bytes: distribution(&self.size_bytes[index], |bytes| bytes as f64),
+            latency_s: distribution(&self.latency_ns[index], seconds),
+        };
+        let directions = |module: Module| Directions {
+            read: one(2 * module as usize),
+            write: one(2 * module as usize + 1),
+        };
+        Module::ALL.iter().map(|module| (Cow::Borrowed(module.name()), directions(*module))).collect()
+    }
+}
+
+/// Quantiles of binned values; `unit` turns a value into the profile's unit.
+fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
+    let used: Vec<usize> = (0..BINS).filter(|bin| bins[*bin] != 0).collect();
+    let (Some(first), Some(last)) = (used.first(), used.last()) else { return Distribution::default() };
+    let max = if bin_start(last + 1) - bin_start(*last) > 1 { bin_start(last + 1) } else { bin_start(*last) };
+    // Two digits are finer than the bins. The bounds are valid, so this cannot fail.
+    let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, max.max(2), 2) else {
+        return Distribution::default();
+    };
+    for bin in &used {
+        histogram.saturating_record_n(bin_middle(*bin), bins[*bin]);
+    }
+    let quantile = |q: f64| unit(histogram.value_at_quantile(q).min(max));
+    Distribution {
+        count: histogram.len(),
+        min: unit(bin_start(*first)),
+        max: unit(max),
+        mean: histogram.mean() * unit(1),
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+        p95: quantile(0.95),
+        p99: quantile(0.99),
+        p99_9: quantile(0.999),
+        bins: used.iter().map(|bin| (unit(bin_start(*bin)), bins[*bin])).collect(),
+    }
+}
+
+/// Bytes over time of the job.
+pub(crate) struct Timeline {
+    start_ns: u64,
+    bin_ns: u64,
+    bytes_read: Vec<u64>,
+    bytes_written: Vec<u64>,
+}
+
+impl Timeline {
+    pub(crate) fn new(start_ns: u64, end_ns: u64) -> Self {
+        let bin_ns = end_ns.saturating_sub(start_ns).div_ceil(SERIES_BINS as u64).max(1);
+        Timeline { start_ns, bin_ns, bytes_read: vec![0; SERIES_BINS], bytes_written: vec![0; SERIES_BINS] }
+    }
+
+    pub(crate) fn add(&mut self, record: &Record) {
+        for mut bin in (0..LANES).flat_map(|lane| record.series(lane)) {
+            // The last bin of a process reaches beyond its end.
+            bin.end_ns = bin.end_ns.min(record.head.end_ns);
+            self.add_bin(&bin);
+        }
+    }
+
+    /// Spreads the bytes of a rank's bin evenly over the job's bins it covers. Each gets the difference
+    /// of two rounded cumulative sums, so that no byte is lost or doubled.
+    fn add_bin(&mut self, bin: &SeriesBin) {
+        let last_bin = SERIES_BINS as u64 - 1;
+        let index = |moment_ns: u64| (moment_ns.saturating_sub(self.start_ns) / self.bin_ns).min(last_bin);
+        let (first, last) = (index(bin.start_ns), index(bin.end_ns.saturating_sub(1).max(bin.start_ns)));
+        let length_ns = u128::from(bin.end_ns.saturating_sub(bin.start_ns).max(1));
+        let until = |index: u64, bytes: u64| -> u64 {
+            if index > last {
+                return bytes;
+            }
+            let edge_ns = self.start_ns.saturating_add(index * self.bin_ns);
+            let covered_ns = u128::from(edge_ns.saturating_sub(bin.start_ns)).min(length_ns);
+            (u128::from(bytes) * covered_ns / length_ns) as u64
+        };
+        for index in first..=last {
+            let from = |bytes: u64| if index == first { 0 } else { until(index, bytes) };
+            let read = until(index + 1, bin.bytes_read) - from(bin.bytes_read);
+            let written = until(index + 1, bin.bytes_written) - from(bin.bytes_written);
+            let slot = index as usize;
+            self.bytes_read[slot] = self.bytes_read[slot].saturating_add(read);
+            self.bytes_written[slot] = self.bytes_written[slot].saturating_add(written);
+        }
+    }
+
+    pub(crate) fn finish(self) -> Series {
+        Series { bin_s: seconds(self.bin_ns), bytes_read: self.bytes_read, bytes_written: self.bytes_written }
+    }
+}
