@@ -2,6 +2,7 @@
 
 mod reproduce;
 mod simulate;
+mod train;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ enum Command {
     Simulate(simulate::Args),
     /// Regenerate the tables and figures of the five papers
     Reproduce(reproduce::Args),
+    /// Learn from measurements of your own which request scheduler fits
+    Train(train::Args),
 }
 
 /// Every subcommand answers with this; `main` prints the error and turns it into an exit code.
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Train(args) => train::run(&args),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("weir: {message}");

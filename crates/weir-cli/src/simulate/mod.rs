@@ -8,7 +8,7 @@ mod sharing;
 
 use crate::Outcome;
 use clap::{Parser, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Seed of everything that is drawn at random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// For requests: measurements of your own that `auto` learns from (see weir train)
+    #[arg(long, value_name = "CSV")]
+    train: Option<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -54,6 +57,7 @@ pub(crate) struct Request<'a> {
     pub(crate) scenario: &'a str,
     pub(crate) policies: Option<Vec<&'a str>>,
     pub(crate) seed: u64,
+    pub(crate) train: Option<&'a Path>,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     .map_err(|e| format!("cannot read scenario {name}: {e}"))?;
     let policies = (args.policy != "all").then(|| args.policy.split(',').map(str::trim).collect());
-    let request = Request { scenario: &scenario, policies, seed: args.seed };
+    let request = Request { scenario: &scenario, policies, seed: args.seed, train: args.train.as_deref() };
     let answer = match args.kind {
         Kind::Sharing => sharing::simulate(&request),
         Kind::Periodic => periodic::simulate(&request),

@@ -1,7 +1,307 @@
-//! `weir simulate requests`.
+//! `weir simulate requests`: single requests at one device, in the order of each scheduling algorithm.
+//! The format is in `docs/scenarios/requests.schema.json`.
 
-use super::{Answer, Request};
+use super::{Answer, Request as Command};
+use crate::train;
+use serde_json::{Map, Value, json};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use weir_engine::requests::select::{Inputs, Selector};
+use weir_engine::requests::{
+    Algorithm, Device, Operation, Outlook, Request, Run, Scheduler, Settings, simulate as serve,
+};
 
-pub(super) fn simulate(_request: &Request) -> Result<Answer, String> {
-    Err("not built yet".into())
+const FIELDS: [&str; 8] = [
+    "requests",
+    "bandwidth",
+    "seq_to_random",
+    "cost_per_request",
+    "in_flight",
+    "quantum",
+    "waiting_time",
+    "stripe_size",
+];
+const MAX_REQUESTS: usize = 100_000;
+/// The text of the largest scenario that is accepted fits into this many times over.
+const MAX_SCENARIO_BYTES: usize = 32 << 20;
+/// Thirty years: beyond that a time is a mistake.
+const MAX_SECONDS: f64 = 1e9;
+/// Dispatches listed for a person; `--json` has them all.
+const LISTED_DISPATCHES: usize = 20;
+
+struct Scenario {
+    files: Vec<String>,
+    /// In order of arrival: the index in the scenario, the time, the request.
+    requests: Vec<(usize, f64, Request)>,
+    device: Device,
+    in_flight: usize,
+    settings: Settings,
+}
+
+#[derive(Clone, Copy)]
+enum Policy {
+    One(Algorithm),
+    Auto,
+}
+
+impl Policy {
+    fn all() -> Vec<Policy> {
+        Algorithm::ALL.into_iter().map(Policy::One).chain([Policy::Auto]).collect()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Policy::One(algorithm) => algorithm.name(),
+            Policy::Auto => "auto",
+        }
+    }
+}
+
+/// What one policy made of the scenario.
+struct Served {
+    policy: Policy,
+    /// The one in use at the end, for `auto`.
+    algorithm: Algorithm,
+    run: Run,
+}
+
+pub(super) fn simulate(command: &Command) -> Result<Answer, String> {
+    let policies = chosen(command.policies.as_deref())?;
+    let scenario = Scenario::parse(command.scenario)?;
+    let selector = match command.train {
+        Some(path) => Selector::learn(&train::read(path)?, Inputs::Live),
+        None => Selector::of_the_paper(),
+    };
+    let served: Vec<Served> = policies.into_iter().map(|policy| scenario.serve(policy, &selector)).collect();
+    Ok(Answer { json: to_json(&scenario, &served), text: to_text(&scenario, &served) })
+}
+
+fn chosen(names: Option<&[&str]>) -> Result<Vec<Policy>, String> {
+    let Some(names) = names else { return Ok(Policy::all()) };
+    let find = |name: &&str| {
+        let known = || Policy::all().into_iter().map(Policy::name).collect::<Vec<_>>().join(", ");
+        Policy::all()
+            .into_iter()
+            .find(|policy| policy.name() == *name)
+            .ok_or_else(|| format!("policy: there is no \"{name}\"; there are {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+impl Scenario {
+    fn parse(text: &str) -> Result<Scenario, String> {
+        if text.len() > MAX_SCENARIO_BYTES {
+            let bytes = text.len();
+            return Err(format!(
+                "requests: more than {MAX_REQUESTS} are not accepted ({bytes} bytes of JSON)"
+            ));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
+        let fields = value.as_object().ok_or("the scenario is not a JSON object")?;
+        if let Some(stranger) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+            return Err(format!("{stranger}: no such field; there are {}", FIELDS.join(", ")));
+        }
+        let (files, requests) = requests(fields)?;
+        let (read_ratio, write_ratio) = ratios(fields)?;
+        let device = Device {
+            bandwidth_bytes_s: positive(fields.get("bandwidth"), "bandwidth")?,
+            read_ratio,
+            write_ratio,
+            cost_per_request_s: seconds(fields.get("cost_per_request"), "cost_per_request")?,
+        };
+        let given = |name: &str| fields.contains_key(name).then(|| whole(fields.get(name), name, 1));
+        let mut settings = Settings::default();
+        if let Some(quantum_bytes) = given("quantum").transpose()? {
+            settings.quantum_bytes = quantum_bytes;
+        }
+        if let Some(stripe_bytes) = given("stripe_size").transpose()? {
+            settings.stripe_bytes = stripe_bytes;
+        }
+        if fields.contains_key("waiting_time") {
+            settings.waiting_ns = (seconds(fields.get("waiting_time"), "waiting_time")? * 1e9).round() as u64;
+        }
+        let in_flight = given("in_flight").transpose()?.unwrap_or(1);
+        let in_flight = usize::try_from(in_flight).unwrap_or(usize::MAX);
+        Ok(Scenario { files, requests, device, in_flight, settings })
+    }
+
+    fn serve(&self, policy: Policy, selector: &Selector) -> Served {
+        let mut scheduler = match policy {
+            Policy::One(algorithm) => Scheduler::new(algorithm, self.settings),
+            Policy::Auto => Scheduler::auto(selector.clone(), self.device, self.settings),
+        };
+        let mut arrivals: VecDeque<(f64, Request)> =
+            self.requests.iter().map(|&(_, arrival, request)| (arrival, request)).collect();
+        let outlook = Outlook::SeesBlockedClients;
+        let run = serve(&mut scheduler, &self.device, &mut arrivals, self.in_flight, outlook);
+        Served { policy, algorithm: scheduler.algorithm(), run }
+    }
+
+    /// A request's place in the scenario, from its number in order of arrival.
+    fn index(&self, id: u64) -> usize {
+        usize::try_from(id).ok().and_then(|id| self.requests.get(id)).map_or(0, |&(index, _, _)| index)
+    }
+}
+
+/// The requests in order of arrival, and the names of their files in order of first mention.
+fn requests(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<(usize, f64, Request)>), String> {
+    let rows = fields.get("requests").ok_or("requests: missing")?;
+    let rows = rows.as_array().ok_or("requests: must be a list")?;
+    if rows.is_empty() {
+        return Err("requests: there is none".into());
+    }
+    if rows.len() > MAX_REQUESTS {
+        return Err(format!("requests: {}; at most {MAX_REQUESTS} are accepted", rows.len()));
+    }
+    let (mut files, mut numbers) = (Vec::new(), HashMap::new());
+    let mut requests = Vec::with_capacity(rows.len());
+    for (index, row) in rows.iter().enumerate() {
+        let row = Row::new(index, row)?;
+        let name = row.file()?;
+        let file = *numbers.entry(name).or_insert_with(|| {
+            files.push(name.to_owned());
+            files.len() as u64 - 1
+        });
+        let (offset, bytes) = (row.whole(2, "offset", 0)?, row.whole(3, "bytes", 1)?);
+        if offset.checked_add(bytes).is_none() {
+            return Err(format!("{}: offset and bytes together exceed 64 bits", row.name(3, "bytes")));
+        }
+        requests.push((index, row.arrival()?, Request { file, operation: row.operation()?, offset, bytes }));
+    }
+    requests.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+    Ok((files, requests))
+}
+
+/// `[file, operation, offset, bytes]`, and perhaps the time of arrival.
+struct Row<'a> {
+    index: usize,
+    fields: &'a [Value],
+}
+
+impl<'a> Row<'a> {
+    fn new(index: usize, row: &'a Value) -> Result<Self, String> {
+        match row.as_array() {
+            Some(fields) if fields.len() == 4 || fields.len() == 5 => Ok(Row { index, fields }),
+            _ => Err(format!(
+                "requests[{index}]: must be [file, operation, offset, bytes] or have an arrival too"
+            )),
+        }
+    }
+
+    fn name(&self, place: usize, meaning: &str) -> String {
+        format!("requests[{}][{place}] ({meaning})", self.index)
+    }
+
+    fn file(&self) -> Result<&'a str, String> {
+        self.fields[0].as_str().ok_or_else(|| format!("{}: must be a text", self.name(0, "file")))
+    }
+
+    fn operation(&self) -> Result<Operation, String> {
+        match self.fields[1].as_str() {
+            Some("read") => Ok(Operation::Read),
+            Some("write") => Ok(Operation::Write),
+            _ => Err(format!("{}: must be \"read\" or \"write\"", self.name(1, "operation"))),
+        }
+    }
+
+    fn whole(&self, place: usize, meaning: &str, least: u64) -> Result<u64, String> {
+        whole(self.fields.get(place), &self.name(place, meaning), least)
+    }
+
+    fn arrival(&self) -> Result<f64, String> {
+        match self.fields.get(4) {
+            None => Ok(0.0),
+            arrival => seconds(arrival, &self.name(4, "arrival")),
+        }
+    }
+}
+
+/// One ratio for both operations, or one each.
+fn ratios(fields: &Map<String, Value>) -> Result<(f64, f64), String> {
+    match fields.get("seq_to_random") {
+        Some(Value::Object(each)) => {
+            if let Some(stranger) = each.keys().find(|name| !["read", "write"].contains(&name.as_str())) {
+                return Err(format!("seq_to_random.{stranger}: no such field; there are read, write"));
+            }
+            let ratio = |name: &str| positive(each.get(name), &format!("seq_to_random.{name}"));
+            Ok((ratio("read")?, ratio("write")?))
+        }
+        both => positive(both, "seq_to_random").map(|ratio| (ratio, ratio)),
+    }
+}
+
+fn positive(value: Option<&Value>, name: &str) -> Result<f64, String> {
+    let number = value.ok_or_else(|| format!("{name}: missing"))?.as_f64();
+    number.filter(|&number| number > 0.0).ok_or_else(|| format!("{name}: must be a number above 0"))
+}
+
+fn seconds(value: Option<&Value>, name: &str) -> Result<f64, String> {
+    let number = value.ok_or_else(|| format!("{name}: missing"))?.as_f64();
+    number
+        .filter(|number| (0.0..=MAX_SECONDS).contains(number))
+        .ok_or_else(|| format!("{name}: must be a number of seconds, 0 to {MAX_SECONDS:e}"))
+}
+
+fn whole(value: Option<&Value>, name: &str, least: u64) -> Result<u64, String> {
+    let number = value.and_then(Value::as_u64).filter(|&number| number >= least);
+    number.ok_or_else(|| format!("{name}: must be a whole number, {least} or more"))
+}
+
+fn to_json(scenario: &Scenario, served: &[Served]) -> Value {
+    let policies: Map<String, Value> = served
+        .iter()
+        .map(|Served { policy, algorithm, run }| {
+            let order: Vec<usize> =
+                run.services.iter().flat_map(|s| s.request.ids()).map(|id| scenario.index(id)).collect();
+            let dispatches: Vec<Value> = run
+                .services
+                .iter()
+                .map(|service| {
+                    let request = &service.request;
+                    json!({
+                        "file": scenario.files[request.file as usize],
+                        "operation": request.operation.name(),
+                        "offset": request.offset,
+                        "bytes": request.bytes,
+                        "requests": request.ids().map(|id| scenario.index(id)).collect::<Vec<_>>(),
+                        "start": service.start,
+                        "finish": service.finish,
+                    })
+                })
+                .collect();
+            let mut answer = json!({ "makespan": run.makespan, "order": order, "dispatches": dispatches });
+            if let Policy::Auto = policy {
+                answer["algorithm"] = json!(algorithm.name());
+            }
+            (policy.name().to_owned(), answer)
+        })
+        .collect();
+    json!({ "policies": policies })
+}
+
+fn to_text(scenario: &Scenario, served: &[Served]) -> String {
+    let mut text = String::new();
+    for Served { policy, algorithm, run } in served {
+        let (name, dispatches) = (policy.name(), run.services.len());
+        let chose =
+            if let Policy::Auto = policy { format!(" (chose {})", algorithm.name()) } else { String::new() };
+        let _ = writeln!(text, "{name}{chose}: makespan {:.6} s, {dispatches} dispatches", run.makespan);
+        for service in run.services.iter().take(LISTED_DISPATCHES) {
+            let request = &service.request;
+            let (file, operation) = (&scenario.files[request.file as usize], request.operation.name());
+            let requests: Vec<String> = request.ids().map(|id| scenario.index(id).to_string()).collect();
+            let _ = writeln!(
+                text,
+                "  {:.6}  {operation} {file} {}+{}  requests {}",
+                service.start,
+                request.offset,
+                request.bytes,
+                requests.join(" "),
+            );
+        }
+        if dispatches > LISTED_DISPATCHES {
+            let _ = writeln!(text, "  … {} more", dispatches - LISTED_DISPATCHES);
+        }
+    }
+    text
 }
