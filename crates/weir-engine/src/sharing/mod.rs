@@ -1,5 +1,6 @@
 //! Who may do I/O now, and at what share of the bandwidth: one file per policy.
 
+mod apio;
 mod exclusive;
 mod fair;
 mod greedy;
@@ -12,6 +13,7 @@ mod set10;
 mod tournament;
 mod weir;
 
+pub use apio::ApioBarrier;
 pub use exclusive::Exclusive;
 pub use fair::Fair;
 pub use maxsyseff::MaxSysEff;
@@ -22,6 +24,7 @@ pub use set10::Set10;
 pub use weir::Weir;
 
 use crate::engine::{Desk, JobId};
+use periodic::{Periodic, Timetable};
 use std::fmt;
 use std::str::FromStr;
 
@@ -61,6 +64,9 @@ pub enum PolicyKind {
     MinDilation,
     MaxSysEff,
     MinMax { gamma: f64 },
+    Periodic,
+    Apio,
+    ApioBarrier,
     Weir,
 }
 
@@ -68,7 +74,7 @@ impl PolicyKind {
     /// γ of MinMax-γ where none is named: the APIO paper's choice (section 5.2).
     pub const DEFAULT_GAMMA: f64 = 0.5;
 
-    pub const ALL: [PolicyKind; 8] = [
+    pub const ALL: [PolicyKind; 11] = [
         PolicyKind::Exclusive,
         PolicyKind::Fair,
         PolicyKind::Set10,
@@ -76,6 +82,9 @@ impl PolicyKind {
         PolicyKind::MinDilation,
         PolicyKind::MaxSysEff,
         PolicyKind::MinMax { gamma: PolicyKind::DEFAULT_GAMMA },
+        PolicyKind::Periodic,
+        PolicyKind::Apio,
+        PolicyKind::ApioBarrier,
         PolicyKind::Weir,
     ];
 
@@ -88,6 +97,9 @@ impl PolicyKind {
             PolicyKind::MinDilation => Box::new(MinDilation::default()),
             PolicyKind::MaxSysEff => Box::new(MaxSysEff::default()),
             PolicyKind::MinMax { gamma } => Box::new(MinMax::new(gamma)),
+            PolicyKind::Periodic => Box::new(Periodic::kept(Timetable::default())),
+            PolicyKind::Apio => Box::new(Periodic::moved(Timetable::default())),
+            PolicyKind::ApioBarrier => Box::new(ApioBarrier::new(Timetable::default())),
             PolicyKind::Weir => Box::new(Weir::default()),
         }
     }
@@ -104,6 +116,9 @@ impl fmt::Display for PolicyKind {
             PolicyKind::MaxSysEff => f.write_str("maxsyseff"),
             PolicyKind::MinMax { gamma } if *gamma == Self::DEFAULT_GAMMA => f.write_str("minmax"),
             PolicyKind::MinMax { gamma } => write!(f, "minmax({gamma})"),
+            PolicyKind::Periodic => f.write_str("periodic"),
+            PolicyKind::Apio => f.write_str("apio"),
+            PolicyKind::ApioBarrier => f.write_str("apio-barrier"),
             PolicyKind::Weir => f.write_str("weir"),
         }
     }

@@ -1,8 +1,12 @@
 //! PerSched: a timetable for periodic applications, made before they run (APIO, Algorithm 1).
 
 mod pattern;
+mod policy;
+mod timetable;
 
 pub use pattern::{Instance, Pattern, Transfer};
+pub use policy::Periodic;
+pub use timetable::Timetable;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
