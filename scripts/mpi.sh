@@ -103,7 +103,8 @@ wheel_intel() {
     say MPI_PYTHON "$(python_of intel)"
     say I_MPI_ROOT "$venvs/intel"
     say FI_PROVIDER_PATH "$venvs/intel/lib"
-    say I_MPI_FABRICS shm
+    say FI_PROVIDER tcp
+    say I_MPI_SPAWN on
 }
 
 case ${1:-} in

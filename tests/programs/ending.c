@@ -1,0 +1,44 @@
+/* ending HOW WHO: writes a file, then the last rank (`one`) or every rank (`all`) ends in the way
+ * HOW says, without MPI_Finalize. Rank 0 prints the tally of all before that. */
+#include "mpiio.h"
+#include <signal.h>
+#include <unistd.h>
+
+static void end(const char *how)
+{
+    if (strcmp(how, "exit") == 0)
+        exit(3);
+    if (strcmp(how, "_exit") == 0)
+        _exit(4);
+    if (strcmp(how, "abort") == 0)
+        MPI_Abort(MPI_COMM_WORLD, 5);
+    if (strcmp(how, "SIGSEGV") == 0)
+        *(volatile int *)8 = 1;
+    if (strcmp(how, "SIGTERM") == 0)
+        raise(SIGTERM);
+    if (strcmp(how, "SIGKILL") == 0)
+        raise(SIGKILL);
+    pause();
+}
+
+int main(int argc, char **argv)
+{
+    Tallied file;
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    file = open_tallied(MPI_COMM_WORLD, "ending.dat", MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL);
+    REQUIRE(MPI_File_write_at_all(file.handle, 8 * rank, "the end!", 8, MPI_BYTE, MPI_STATUS_IGNORE) == 0);
+    moved(&file, "COLL", 'W', 8);
+    REQUIRE(MPI_File_write_at(file.handle, 8 * rank, "The End!", 8, MPI_BYTE, MPI_STATUS_IGNORE) == 0);
+    moved(&file, "INDEP", 'W', 8);
+    MPI_File_sync(file.handle);
+    tally("MPIIO_SYNCS", 1);
+    tally_print(MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (strcmp(argv[2], "all") == 0 || rank == size - 1)
+        end(argv[1]);
+    sleep(30); /* the launcher ends the others */
+    return 0;
+}
