@@ -3,11 +3,13 @@
 //! Jobs compute and do I/O in turn on one storage whose bandwidth is the unit: a *volume* is the time
 //! the whole storage needs for it, in nanoseconds, and stands for that many bytes towards the engine.
 
+mod applications;
 mod driver;
 mod metrics;
 mod storage;
 mod workload;
 
+pub use applications::{Lengths, as_jobs};
 pub use driver::{Setting, simulate};
 pub use metrics::{JobOutcome, Outcome};
 pub use storage::Storage;

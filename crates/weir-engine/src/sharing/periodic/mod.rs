@@ -77,8 +77,9 @@ pub struct Search {
     pub epsilon: f64,
     /// How many of the best patterns are tried again with a shorter period.
     pub shrunk: usize,
-    /// No further period is tried once this many instances were inserted.
-    pub most_instances: u64,
+    /// No further period is tried once the instances inserted, times the applications among which
+    /// they find their place, exceed this.
+    pub most_work: u64,
 }
 
 impl Search {
@@ -90,7 +91,7 @@ impl Search {
         longest: 10.0,
         epsilon: 0.01,
         shrunk: 0,
-        most_instances: 50_000_000,
+        most_work: 100_000_000,
     };
 
     /// Both strategies, both objectives, and the best patterns tightened.
@@ -206,6 +207,10 @@ impl PerSched<'_> {
         }
     }
 
+    fn work(&self) -> u64 {
+        self.inserted * self.applications.len() as u64
+    }
+
     fn merit(&self, trial: &Trial) -> f64 {
         match self.search.objective {
             Objective::SysEfficiency => trial.sys_efficiency,
@@ -241,7 +246,7 @@ impl PerSched<'_> {
         let longest_s = self.search.period_s.unwrap_or(self.search.longest * shortest_s);
         let mut trials = Vec::new();
         let mut period_s = shortest_s;
-        while trials.is_empty() || (period_s <= longest_s && self.inserted < self.search.most_instances) {
+        while trials.is_empty() || (period_s <= longest_s && self.work() < self.search.most_work) {
             for &strategy in self.search.strategies {
                 trials.push(self.attempt(period_s, strategy));
             }

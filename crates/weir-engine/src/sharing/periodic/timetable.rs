@@ -9,10 +9,10 @@ const MOST_JOBS: usize = 64;
 
 /// A job this many times shorter than the longest gets no place: there would be thousands of
 /// instances in every period, and what little it asks is soon done.
-const SHORTEST: f64 = 1e-3;
+const SHORTEST: f64 = 1e-4;
 
 /// Planning as jobs come and go must be quick; a coarse search is hardly worse.
-const QUICK: Search = Search { epsilon: 0.05, shrunk: 4, most_instances: 50_000, ..Search::BEST };
+const QUICK: Search = Search { epsilon: 0.05, shrunk: 4, most_work: 500_000, ..Search::BEST };
 
 /// What is known of a job, and how far it has come.
 struct Entry {
@@ -29,6 +29,8 @@ struct Entry {
 pub struct Timetable {
     /// What was known beforehand, by job number. A job beyond it is learnt.
     given: Vec<Application>,
+    /// The period to keep to, instead of the best one.
+    period_s: Option<f64>,
     jobs: BTreeMap<JobId, Entry>,
     plan: Option<Plan>,
     origin_ns: u64,
@@ -38,13 +40,15 @@ pub struct Timetable {
 
 impl Timetable {
     /// A timetable for jobs known beforehand: `applications[i]` is job `i`'s, in any unit of data.
-    pub fn given(applications: &[Application], bandwidth: f64) -> Self {
+    /// A period is taken as it is, and must be no shorter than [`super::shortest_period_s`].
+    pub fn given(applications: &[Application], bandwidth: f64, period_s: Option<f64>) -> Self {
         let in_parts = |a: &Application| Application {
             cap: (a.cap / bandwidth).min(1.0),
             volume: a.volume / bandwidth,
             ..*a
         };
-        Timetable { given: applications.iter().map(in_parts).collect(), ..Timetable::default() }
+        let given = applications.iter().map(in_parts).collect();
+        Timetable { given, period_s, ..Timetable::default() }
     }
 
     pub(in crate::sharing) fn joined(&mut self, job: JobId, desk: &Desk) {
@@ -66,10 +70,9 @@ impl Timetable {
             entry.done += 1;
         }
         let record = desk.job(job);
-        if job.index() >= self.given.len() && record.past.count.is_power_of_two() {
-            if let Some(application) = learnt(record) {
-                self.know(job, application, desk.now_ns);
-            }
+        let is_learning = job.index() >= self.given.len() && record.past.count.is_power_of_two();
+        if let Some(application) = learnt(record).filter(|_| is_learning) {
+            self.know(job, application, desk.now_ns);
         }
     }
 
@@ -94,7 +97,7 @@ impl Timetable {
             }
         }
         let feasible = !planned.is_empty() && planned.len() <= MOST_JOBS;
-        self.plan = feasible.then(|| persched(&planned, 1.0, &QUICK));
+        self.plan = feasible.then(|| persched(&planned, 1.0, &Search { period_s: self.period_s, ..QUICK }));
         true
     }
 
