@@ -1,7 +1,7 @@
 //! `weir simulate`: a scenario file in, what each policy makes of it out.
 
 mod collective;
-mod periodic;
+pub(crate) mod periodic;
 mod requests;
 mod resources;
 mod sharing;

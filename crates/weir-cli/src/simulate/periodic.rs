@@ -1,7 +1,0 @@
-//! `weir simulate periodic`.
-
-use super::{Answer, Request};
-
-pub(super) fn simulate(_request: &Request) -> Result<Answer, String> {
-    Err("not built yet".into())
-}
