@@ -103,6 +103,7 @@ wheel_intel() {
     say MPI_PYTHON "$(python_of intel)"
     say I_MPI_ROOT "$venvs/intel"
     say FI_PROVIDER_PATH "$venvs/intel/lib"
+    say LD_LIBRARY_PATH "$venvs/intel/lib"
     say FI_PROVIDER tcp
     say I_MPI_SPAWN on
 }

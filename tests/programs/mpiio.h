@@ -9,12 +9,12 @@ typedef struct {
     int direction; /* of the last data call: 0 none, 'R', 'W' */
 } Tallied;
 
-/* One data call of a class (INDEP, COLL, NB, SPLIT) in a direction ('R', 'W'). */
-static inline void moved(Tallied *file, const char *class, int direction, long long bytes)
+/* One data call of a kind (INDEP, COLL, NB, SPLIT) in a direction ('R', 'W'). */
+static inline void moved(Tallied *file, const char *kind, int direction, long long bytes)
 {
     const char *noun = direction == 'W' ? "WRITE" : "READ";
     char key[TALLY_NAME];
-    snprintf(key, sizeof key, "MPIIO_%s_%sS", class, noun);
+    snprintf(key, sizeof key, "MPIIO_%s_%sS", kind, noun);
     tally(key, 1);
     tally(direction == 'W' ? "MPIIO_BYTES_WRITTEN" : "MPIIO_BYTES_READ", bytes);
     snprintf(key, sizeof key, "MPIIO_SIZE_%s_AGG_%s", noun, tally_bin(bytes));

@@ -61,7 +61,7 @@ static inline const char *tally_bin(long long bytes)
 /* As text: {"A":1,"B":2} */
 static char *tally_text(void)
 {
-    char *text = malloc((size_t)tally_count * (TALLY_NAME + 24) + 3);
+    char *text = (char *)malloc((size_t)tally_count * (TALLY_NAME + 24) + 3);
     int i, n = sprintf(text, "{");
     for (i = 0; i < tally_count; i++)
         n += sprintf(text + n, "%s\"%s\":%lld", i ? "," : "", tally_list[i].name, tally_list[i].value);
@@ -96,7 +96,7 @@ static inline void tally_print(MPI_Comm comm)
         char *text;
         MPI_Probe(source, 4711, comm, &status);
         MPI_Get_count(&status, MPI_CHAR, &length);
-        text = malloc((size_t)length);
+        text = (char *)malloc((size_t)length);
         MPI_Recv(text, length, MPI_CHAR, source, 4711, comm, MPI_STATUS_IGNORE);
         printf("TALLY %s\n", text);
         free(text);
