@@ -31,11 +31,18 @@ const LISTED_DISPATCHES: usize = 20;
 
 struct Scenario {
     files: Vec<String>,
-    /// In order of arrival: the index in the scenario, the time, the request.
-    requests: Vec<(usize, f64, Request)>,
+    /// In order of arrival.
+    arrivals: Vec<Arrival>,
     device: Device,
     in_flight: usize,
     settings: Settings,
+}
+
+struct Arrival {
+    /// Its place in the scenario.
+    index: usize,
+    time: f64,
+    request: Request,
 }
 
 #[derive(Clone, Copy)]
@@ -96,12 +103,12 @@ impl Scenario {
                 "requests: more than {MAX_REQUESTS} are not accepted ({bytes} bytes of JSON)"
             ));
         }
-        let value: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
+        let value: Value = serde_json::from_str(text).map_err(|e| not_json(text, &e))?;
         let fields = value.as_object().ok_or("the scenario is not a JSON object")?;
         if let Some(stranger) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(format!("{stranger}: no such field; there are {}", FIELDS.join(", ")));
         }
-        let (files, requests) = requests(fields)?;
+        let (files, arrivals) = arrivals(fields)?;
         let (read_ratio, write_ratio) = ratios(fields)?;
         let device = Device {
             bandwidth_bytes_s: positive(fields.get("bandwidth"), "bandwidth")?,
@@ -122,7 +129,7 @@ impl Scenario {
         }
         let in_flight = given("in_flight").transpose()?.unwrap_or(1);
         let in_flight = usize::try_from(in_flight).unwrap_or(usize::MAX);
-        Ok(Scenario { files, requests, device, in_flight, settings })
+        Ok(Scenario { files, arrivals, device, in_flight, settings })
     }
 
     fn serve(&self, policy: Policy, selector: &Selector) -> Served {
@@ -131,7 +138,7 @@ impl Scenario {
             Policy::Auto => Scheduler::auto(selector.clone(), self.device, self.settings),
         };
         let mut arrivals: VecDeque<(f64, Request)> =
-            self.requests.iter().map(|&(_, arrival, request)| (arrival, request)).collect();
+            self.arrivals.iter().map(|arrival| (arrival.time, arrival.request)).collect();
         let outlook = Outlook::SeesBlockedClients;
         let run = serve(&mut scheduler, &self.device, &mut arrivals, self.in_flight, outlook);
         Served { policy, algorithm: scheduler.algorithm(), run }
@@ -139,12 +146,22 @@ impl Scenario {
 
     /// A request's place in the scenario, from its number in order of arrival.
     fn index(&self, id: u64) -> usize {
-        usize::try_from(id).ok().and_then(|id| self.requests.get(id)).map_or(0, |&(index, _, _)| index)
+        usize::try_from(id).ok().and_then(|id| self.arrivals.get(id)).map_or(0, |arrival| arrival.index)
     }
 }
 
+/// serde_json says where the text stops being JSON (at a NaN, say), but not in which field that is.
+fn not_json(text: &str, error: &serde_json::Error) -> String {
+    let lines_before: usize =
+        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let read = text.get(..lines_before + error.column()).unwrap_or(text);
+    let last =
+        FIELDS.iter().filter_map(|field| read.rfind(&format!("\"{field}\"")).map(|at| (at, field))).max();
+    last.map_or(format!("not JSON: {error}"), |(_, field)| format!("{field}: not JSON: {error}"))
+}
+
 /// The requests in order of arrival, and the names of their files in order of first mention.
-fn requests(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<(usize, f64, Request)>), String> {
+fn arrivals(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<Arrival>), String> {
     let rows = fields.get("requests").ok_or("requests: missing")?;
     let rows = rows.as_array().ok_or("requests: must be a list")?;
     if rows.is_empty() {
@@ -154,7 +171,7 @@ fn requests(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<(usize, f64
         return Err(format!("requests: {}; at most {MAX_REQUESTS} are accepted", rows.len()));
     }
     let (mut files, mut numbers) = (Vec::new(), HashMap::new());
-    let mut requests = Vec::with_capacity(rows.len());
+    let mut arrivals = Vec::with_capacity(rows.len());
     for (index, row) in rows.iter().enumerate() {
         let row = Row::new(index, row)?;
         let name = row.file()?;
@@ -166,10 +183,11 @@ fn requests(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<(usize, f64
         if offset.checked_add(bytes).is_none() {
             return Err(format!("{}: offset and bytes together exceed 64 bits", row.name(3, "bytes")));
         }
-        requests.push((index, row.arrival()?, Request { file, operation: row.operation()?, offset, bytes }));
+        let request = Request { file, operation: row.operation()?, offset, bytes };
+        arrivals.push(Arrival { index, time: row.arrival()?, request });
     }
-    requests.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    Ok((files, requests))
+    arrivals.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.index.cmp(&b.index)));
+    Ok((files, arrivals))
 }
 
 /// `[file, operation, offset, bytes]`, and perhaps the time of arrival.

@@ -241,7 +241,7 @@ impl Feedback {
         let left_bytes = turn.quantum_bytes - turn.used_bytes;
         let index = turn.queue;
         let queue = self.queues.get(index)?;
-        let next = queue.history.end.and_then(|end| queue.starting_at(end));
+        let next = queue.head().filter(|head| queue.history.end == Some(head.offset));
         match next.filter(|next| u128::from(next.bytes) <= left_bytes) {
             Some(next) => {
                 turn.used_bytes += u128::from(next.bytes);

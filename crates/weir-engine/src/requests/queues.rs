@@ -107,7 +107,7 @@ impl<H> Queue<H> {
     }
 
     /// The one that begins at `offset`, if any.
-    pub(super) fn starting_at(&self, offset: u64) -> Option<&VirtualRequest> {
+    fn starting_at(&self, offset: u64) -> Option<&VirtualRequest> {
         self.pending
             .range((offset, 0)..)
             .next()
