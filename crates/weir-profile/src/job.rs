@@ -22,7 +22,7 @@ pub const PROFILE_PREFIX: &str = "weir-";
 /// merges what is there and writes `weir-<application>-<job>.json` to `out_dir`.
 ///
 /// Records that were all merged are removed. When a rank is missing or still running they stay, so
-/// that `weir report` can merge them again later; so they do when merging takes longer than `limit`.
+/// that `weir report` can merge them again later; so they do when merging takes another `limit`.
 /// `None` means that the job did no I/O: nothing was written.
 pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<PathBuf>, Error> {
     let deadline = Instant::now() + limit;
@@ -37,7 +37,7 @@ pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<
         std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
-    let merged = folder.merge(dir, Some(deadline))?;
+    let merged = folder.merge(dir, Some(Instant::now() + limit))?;
     merged.write(out_dir)
 }
 

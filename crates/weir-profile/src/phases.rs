@@ -114,7 +114,7 @@ const SPARSE_JUMP: f64 = 10.0;
 ///
 /// - where neighbours in the sorted list jump by a factor of three,
 /// - if the long pauses are comparable to the phases they separate (a tenth of them or more), and
-/// - if the phases it makes are I/O for a tenth of their time or more; otherwise only if the jump is
+/// - if the phases it makes are I/O for half of their time or more; otherwise only if the jump is
 ///   tenfold and there is more than one long pause. One late checkpoint must not turn all the
 ///   others into a single phase.
 ///
@@ -153,7 +153,7 @@ fn best_cut(gaps_ns: &[u64], io_ns: u64) -> Option<usize> {
         within_ns += gaps_ns[cut - 1];
         let (within, between) = (cut as f64, (gaps_ns.len() - cut) as f64);
         let jump = gaps_ns[cut] as f64 / gaps_ns[cut - 1].max(1) as f64;
-        let dense = io_ns.saturating_mul(COMPARABLE) >= io_ns + within_ns;
+        let dense = io_ns >= within_ns;
         let clear = if dense { jump >= JUMP } else { jump >= SPARSE_JUMP && between >= 2.0 };
         if !clear || !separates(gaps_ns, cut, io_ns) {
             continue;

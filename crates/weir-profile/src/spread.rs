@@ -62,7 +62,8 @@ fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
         return Distribution::default();
     };
     for bin in &used {
-        histogram.saturating_record_n(bin_middle(*bin), bins[*bin]);
+        // Counts of damaged records must not overflow the sums of quantiles.
+        histogram.saturating_record_n(bin_middle(*bin), bins[*bin].min(1 << 48));
     }
     let quantile = |q: f64| unit(histogram.value_at_quantile(q).min(max));
     Distribution {

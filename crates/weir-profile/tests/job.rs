@@ -1,0 +1,385 @@
+//! From records to the profile: what goes in comes out, once.
+
+mod records;
+
+use records::{Builder, Scratch, duration, ticks};
+use std::fs;
+use std::mem::offset_of;
+use std::path::Path;
+use std::time::Duration;
+use weir_profile::counters::{Module, mpiio, posix};
+use weir_profile::job::{find, merge_folder};
+use weir_profile::layout::{Ended, Header};
+use weir_profile::profile::{Fate, Profile, Value};
+use weir_profile::{Error, finish_job};
+
+const SCHEMA: &str = include_str!("../../../docs/profile.schema.json");
+
+/// Validates against the published schema, and against one that allows no key it does not describe.
+fn check_schema(profile: &Profile) {
+    let instance = serde_json::to_value(profile).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+    let mut strict = schema.clone();
+    forbid_other_keys(&mut strict);
+    for schema in [schema, strict] {
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&instance).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+    }
+}
+
+fn forbid_other_keys(schema: &mut serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(object) => {
+            object.values_mut().for_each(forbid_other_keys);
+            if object.get("properties").is_some_and(|p| p.is_object()) && object.contains_key("description") {
+                object.insert("additionalProperties".into(), false.into());
+            }
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(forbid_other_keys),
+        _ => {}
+    }
+}
+
+fn finish(scratch: &Scratch) -> Result<Profile, Error> {
+    let path = finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200))?.expect("a profile");
+    Ok(load(&path))
+}
+
+fn load(path: &Path) -> Profile {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn count(profile: &Profile, module: &str, counter: &str) -> u64 {
+    profile.modules[module].counters[counter].as_u64()
+}
+
+/// A rank that writes one mebibyte collectively in each of five phases, two seconds apart; rank 0
+/// moves it all to the file.
+fn checkpointing(rank: u64, nprocs: u64) -> Builder {
+    let mut record = Builder::new(rank, nprocs);
+    let file = record.file("/scratch/checkpoint.dat");
+    let aggregator = rank == 0;
+    record.counters(
+        file,
+        Module::Mpiio,
+        0,
+        &[
+            (mpiio::MPIIO_COLL_OPENS, 1),
+            (mpiio::MPIIO_COLL_WRITES, 5),
+            (mpiio::MPIIO_BYTES_WRITTEN, 5 << 20),
+            (mpiio::MPIIO_F_WRITE_TIME, duration(1.0)),
+            (mpiio::MPIIO_F_COLL_TIME, duration(1.0)),
+            (mpiio::MPIIO_F_COLL_FILE_TIME, if aggregator { duration(0.75) } else { 0 }),
+            (mpiio::MPIIO_COLL_FILE_BYTES, if aggregator { nprocs * (5 << 20) } else { 0 }),
+            (mpiio::MPIIO_F_WRITE_START_TIMESTAMP, ticks(1.0)),
+            (mpiio::MPIIO_F_WRITE_END_TIMESTAMP, ticks(9.2)),
+            (mpiio::MPIIO_F_MAX_WRITE_TIME, duration(0.2)),
+            (mpiio::MPIIO_LAST_DIRECTION, 2),
+        ],
+    );
+    if aggregator {
+        let bytes = nprocs * (5 << 20);
+        let counters = [
+            (posix::POSIX_WRITES, 5),
+            (posix::POSIX_BYTES_WRITTEN, bytes),
+            (posix::POSIX_MPI_BYTES_WRITTEN, bytes),
+            (posix::POSIX_F_WRITE_TIME, duration(0.75)),
+            (posix::POSIX_MAX_BYTE_WRITTEN, bytes - 1),
+        ];
+        record.counters(file, Module::Posix, 0, &counters);
+    }
+    for phase in 0..5 {
+        let at_s = 1.0 + 2.0 * phase as f64;
+        record.burst(0, at_s, at_s + 0.2, 1 << 20, 0.0, 0);
+        record.collective(file, phase + 1, at_s, at_s + 0.2, if aggregator { 0.15 } else { 0.0 });
+        record.slow(phase as usize, file, "MPI_File_write_at_all", at_s, 0.2 + rank as f64 / 1000.0);
+        record.series(0, (at_s / (0.5e-9 * (1u64 << 27) as f64)) as usize, 1 << 20);
+    }
+    record.calls(Module::Mpiio, 1, 5, 1 << 20, 0.2);
+    record
+}
+
+#[test]
+fn a_job_of_four_ranks() {
+    let scratch = Scratch::new("four");
+    for rank in 0..4 {
+        checkpointing(rank, 4).write(&scratch.job());
+    }
+    let profile = finish(&scratch).unwrap();
+    check_schema(&profile);
+    assert_eq!(profile.job.ended, "finalized");
+    assert_eq!((profile.job.nprocs, profile.job.nnodes), (4, 1));
+    assert_eq!(profile.job.start, "2023-11-14T22:13:20.000Z");
+    assert_eq!(profile.job.duration_s, 10.0);
+    assert_eq!(count(&profile, "MPIIO", "MPIIO_COLL_WRITES"), 20);
+    assert_eq!(count(&profile, "MPIIO", "MPIIO_BYTES_WRITTEN"), 20 << 20);
+    assert_eq!(count(&profile, "MPIIO", "MPIIO_INDEP_WRITES"), 0, "zero counters are present");
+    let mpiio = &profile.modules["MPIIO"].counters;
+    assert_eq!(mpiio["MPIIO_F_WRITE_TIME"], Value::Seconds(4.0), "summed over ranks");
+    assert_eq!(mpiio["MPIIO_F_MAX_WRITE_TIME"], Value::Seconds(0.2), "the longest of all ranks");
+    assert_eq!(mpiio["MPIIO_F_WRITE_START_TIMESTAMP"], Value::Seconds(1.0));
+    assert!(!mpiio.contains_key("MPIIO_LAST_DIRECTION"), "state is not in the profile");
+
+    assert_eq!((profile.phases.count, profile.phases.gap_source.as_str()), (5, "learnt"));
+    assert_eq!(profile.phases.characteristic_time_s, Some(2.0));
+    assert!((profile.phases.io_ratio - 0.1).abs() < 1e-9);
+    assert_eq!(profile.phases.list[0].bytes_written, 4 << 20);
+    assert_eq!(profile.phases.list[4].calls, 4);
+
+    assert_eq!(profile.files.len(), 1);
+    let file = &profile.files[0];
+    assert_eq!((file.nranks, &file.ranks, &file.aggregators), (4, &vec![0, 1, 2, 3], &vec![0]));
+    assert!(!file.modules["MPIIO"].contains_key("MPIIO_INDEP_WRITES"), "files list what is not zero");
+
+    let collectives = &profile.collectives;
+    assert_eq!((collectives.calls, collectives.list.len()), (20, 5));
+    assert_eq!(collectives.aggregators[0].file_bytes, 20 << 20);
+    assert_eq!((collectives.time_s, collectives.file_time_s, collectives.rest_s), (4.0, 0.75, 3.25));
+    let call = &collectives.list[2];
+    assert_eq!((call.sequence, call.bytes, call.file_bytes, call.nranks), (3, 4 << 20, 1 << 20, 4));
+    assert_eq!((call.ranks[0].file_s, call.ranks[0].rest_s), (0.15, 0.05));
+
+    assert_eq!(profile.series.bytes_written.iter().sum::<u64>(), 20 << 20, "no byte lost or doubled");
+    assert_eq!(profile.slowest.len(), 10);
+    assert_eq!((profile.slowest[0].rank, profile.slowest[0].duration_s), (3, 0.203));
+    let sizes = &profile.histograms["MPIIO"].write.size_bytes;
+    assert_eq!((sizes.count, sizes.bins.as_slice()), (20, [(1_048_576.0, 20)].as_slice()));
+    let latency = &profile.histograms["MPIIO"].write.latency_s;
+    assert!((latency.p50 / 0.2 - 1.0).abs() < 0.125, "{}", latency.p50);
+    assert_eq!(profile.ranks.len(), 4);
+    assert!(profile.ranks[0].aggregator && !profile.ranks[1].aggregator);
+    assert_eq!(profile.ranks[0].bytes_written, 5 << 20, "what MPI wrote for others is not the rank's");
+    assert_eq!(profile.ranks[0].io_s, 1.0, "POSIX beneath MPI-IO lies within its time");
+    assert!(!scratch.0.join(".weir-4711").exists(), "records of a whole job are removed");
+}
+
+#[test]
+fn threads_of_one_rank_add_up() {
+    let scratch = Scratch::new("lanes");
+    let mut record = Builder::new(0, 1);
+    let file = record.file("/data/log");
+    record.counters(file, Module::Posix, 0, &[(posix::POSIX_WRITES, 3), (posix::POSIX_MAX_BYTE_WRITTEN, 70)]);
+    record.counters(file, Module::Posix, 1, &[(posix::POSIX_WRITES, 4), (posix::POSIX_MAX_BYTE_WRITTEN, 50)]);
+    record.burst(0, 1.0, 2.0, 10, 0.0, 0).burst(1, 1.5, 2.5, 20, 0.0, 0);
+    record.write(&scratch.job());
+    let profile = finish(&scratch).unwrap();
+    assert_eq!(count(&profile, "POSIX", "POSIX_WRITES"), 7);
+    assert_eq!(count(&profile, "POSIX", "POSIX_MAX_BYTE_WRITTEN"), 70);
+    assert_eq!(profile.files[0].nranks, 1);
+    let phase = &profile.phases.list[0];
+    assert_eq!((profile.phases.count, phase.start_s, phase.end_s, phase.bytes_written), (1, 1.0, 2.5, 30));
+    assert_eq!(profile.phases.characteristic_time_s, None);
+}
+
+#[test]
+fn every_end_has_its_name() {
+    let scratch = Scratch::new("ends");
+    let ends = [
+        (Ended::Finalized, 0),
+        (Ended::Exited, 3),
+        (Ended::Aborted, 5),
+        (Ended::Signalled, 15),
+        (Ended::Running, 0),
+    ];
+    for (rank, (ended, code)) in ends.into_iter().enumerate() {
+        checkpointing(rank as u64, 8).ended(ended, code, 9.5).write(&scratch.job());
+    }
+    let mut elsewhere = checkpointing(5, 8);
+    elsewhere.ended(Ended::Running, 0, 9.5).text(offset_of!(Header, host), 8, "another-host");
+    elsewhere.write(&scratch.job());
+    fs::write(scratch.job().join("6-host-99-0.rec"), b"WEIRREC\x01 and then the disk was full").unwrap();
+
+    let merged = merge_folder(&scratch.job(), false).unwrap();
+    check_schema(&merged.profile);
+    let fates: Vec<Fate> = merged.profile.ranks.iter().map(|rank| rank.ended).collect();
+    use Fate::*;
+    assert_eq!(fates, [Finalized, Exited, Aborted, Signalled, Killed, Unknown, Damaged, Missing]);
+    assert_eq!(merged.profile.ranks[1].code, Some(3));
+    assert_eq!(merged.profile.ranks[3].signal.as_deref(), Some("SIGTERM"));
+    assert_eq!(merged.profile.job.ended, "aborted: rank 2, code 5");
+    assert!(
+        merged.profile.notes[0].contains("6-host-99-0.rec: truncated record"),
+        "{:?}",
+        merged.profile.notes
+    );
+    assert_eq!(
+        count(&merged.profile, "MPIIO", "MPIIO_COLL_WRITES"),
+        6 * 5,
+        "whoever was killed is merged too"
+    );
+    assert!(merged.is_live(), "the rank on the other host may be alive");
+
+    let over = merge_folder(&scratch.job(), true).unwrap();
+    assert_eq!(over.profile.ranks[5].ended, Killed, "its launcher has ended");
+    over.write_final(&scratch.0).unwrap().unwrap();
+    assert!(find(&scratch.0).unwrap().folders.is_empty());
+}
+
+#[test]
+fn a_fault_of_one_rank_is_the_cause_when_the_launcher_kills_the_rest() {
+    let scratch = Scratch::new("fault");
+    for rank in 0..4 {
+        let (ended, code) = if rank == 2 { (Ended::Signalled, 11) } else { (Ended::Running, 0) };
+        checkpointing(rank, 4).ended(ended, code, 9.0).write(&scratch.job());
+    }
+    let merged = merge_folder(&scratch.job(), false).unwrap();
+    assert_eq!(merged.profile.job.ended, "signalled: rank 2, SIGSEGV");
+}
+
+#[test]
+fn a_rank_that_still_runs_keeps_the_records() {
+    let scratch = Scratch::new("running");
+    checkpointing(0, 2).write(&scratch.job());
+    let mut running = checkpointing(1, 2);
+    running.ended(Ended::Running, 0, 9.0).set(offset_of!(Header, pid), u64::from(std::process::id()));
+    let path = running.write(&scratch.job());
+    let _mapped = Mapping::new(&path);
+    let profile = finish(&scratch).unwrap();
+    assert_eq!(profile.ranks[1].ended, Fate::Running);
+    assert_eq!(profile.job.ended, "running: rank 1");
+    assert!(path.exists());
+
+    running.ended(Ended::Finalized, 0, 10.0).write(&scratch.job());
+    assert_eq!(finish(&scratch).unwrap().job.ended, "finalized");
+    assert!(!path.exists());
+    assert!(scratch.0.join("weir-stencil-4711.json").exists(), "the first profile is not overwritten");
+    assert!(scratch.0.join("weir-stencil-4711-2.json").exists());
+}
+
+/// This process with a file mapped, as a rank has its record.
+struct Mapping(*mut libc::c_void);
+
+impl Mapping {
+    fn new(path: &Path) -> Self {
+        use std::os::fd::AsRawFd;
+        let file = fs::File::open(path).unwrap();
+        // SAFETY: a new private read-only mapping; the arguments are valid and nothing else is touched.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        Mapping(at)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped.
+        unsafe { libc::munmap(self.0, 4096) };
+    }
+}
+
+#[test]
+fn a_process_that_initialises_mpi_twice_is_one_rank() {
+    let scratch = Scratch::new("twice");
+    checkpointing(0, 1).ended(Ended::Replaced, 0, 4.0).write(&scratch.job());
+    checkpointing(0, 1).set(offset_of!(Header, generation), 1).write(&scratch.job());
+    let profile = finish(&scratch).unwrap();
+    assert_eq!(profile.ranks.len(), 1);
+    assert_eq!(profile.ranks[0].ended, Fate::Finalized, "the last record says how it ended");
+    assert_eq!(profile.ranks[0].bytes_written, 10 << 20);
+    assert_eq!(profile.files[0].nranks, 1);
+}
+
+#[test]
+fn a_job_without_io_writes_nothing() {
+    let scratch = Scratch::new("idle");
+    for rank in 0..2 {
+        Builder::new(rank, 2).write(&scratch.job());
+    }
+    assert_eq!(finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200)), Ok(None));
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn the_same_profile_is_not_written_twice_and_another_never_replaces_it() {
+    let scratch = Scratch::new("names");
+    let mut record = checkpointing(0, 1);
+    record.text(offset_of!(Header, application), 16, "my app/v2").write(&scratch.job());
+    let profile = merge_folder(&scratch.job(), false).unwrap().profile;
+    let write = |profile: &Profile| weir_profile::job::write_profile(profile, &scratch.0).unwrap();
+    let first = write(&profile);
+    assert_eq!(first.file_name().unwrap(), "weir-my_app_v2-4711.json");
+    assert_eq!(write(&profile), first);
+    let other = Profile { notes: vec!["another".into()], ..profile };
+    assert_eq!(write(&other).file_name().unwrap(), "weir-my_app_v2-4711-2.json");
+    assert_eq!(load(&first).notes.len(), 0);
+    assert_eq!(find(&scratch.0).unwrap().profiles.len(), 2, "no temporary file is left");
+}
+
+#[test]
+fn an_unwritable_directory_is_named_and_the_records_stay() {
+    let scratch = Scratch::new("unwritable");
+    let record = checkpointing(0, 1).write(&scratch.job());
+    let nowhere = scratch.0.join("nowhere");
+    let error = finish_job(&scratch.job(), &nowhere, Duration::from_millis(200)).unwrap_err();
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    assert!(record.exists());
+}
+
+#[test]
+fn marked_phases_are_exact() {
+    let scratch = Scratch::new("marked");
+    for rank in 0..2 {
+        let mut record = Builder::new(rank, 2);
+        let file = record.file("/data/out");
+        record.counters(file, Module::Mpiio, 0, &[(mpiio::MPIIO_INDEP_WRITES, 3)]);
+        // Found bursts: one inside the first mark (by the other thread), one outside of all.
+        record.burst(1, 1.2, 1.3, 7, 0.0, 0).burst(0, 5.0, 5.1, 100, 0.0, 0);
+        record.burst(0, 1.0 + rank as f64 / 10.0, 2.0, 10, 0.25, 1).burst(0, 3.0, 4.0, 20, 0.5, 2);
+        record.write(&scratch.job());
+    }
+    let profile = finish(&scratch).unwrap();
+    check_schema(&profile);
+    let phases = &profile.phases;
+    assert_eq!((phases.count, phases.gap_source.as_str(), phases.gap_s), (2, "marked", None));
+    assert_eq!((phases.list[0].start_s, phases.list[0].end_s), (1.0, 2.0));
+    assert_eq!((phases.list[0].bytes_written, phases.list[1].bytes_written), (34, 40));
+    assert_eq!(phases.outside.bytes_written, 200);
+    assert_eq!(phases.list[0].wait_s, 0.25, "ranks held back together cost the job that time once");
+    assert_eq!(phases.characteristic_time_s, Some(1.75), "time held back is not the program's own");
+    assert!((phases.io_ratio - 1.25 / 9.25).abs() < 1e-9);
+}
+
+#[test]
+fn a_thousand_ranks_with_many_files_stay_bounded() {
+    let scratch = Scratch::new("thousand");
+    let nprocs = 1000;
+    let template = checkpointing(1, nprocs).bytes();
+    for rank in 0..nprocs {
+        let mut record = if rank == 0 { checkpointing(0, nprocs) } else { Builder::from_bytes(&template, 2) };
+        record.set(offset_of!(Header, rank), rank);
+        // Every rank has files of its own; rank 7's are the largest.
+        for own in 0..20 {
+            let file = record.file(&format!("/scratch/out.{rank}.{own}"));
+            let bytes = if rank == 7 { 9 << 30 } else { 100 };
+            let counters = [(posix::POSIX_WRITES, 1), (posix::POSIX_BYTES_WRITTEN, bytes)];
+            record.counters(file, Module::Posix, 0, &counters);
+        }
+        record.write(&scratch.job());
+    }
+    let path = finish_job(&scratch.job(), &scratch.0, Duration::from_secs(600)).unwrap().unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < 4 << 20, "a profile of a few megabytes at most");
+    let profile = load(&path);
+    check_schema(&profile);
+    assert_eq!(profile.ranks.len(), 1000);
+    assert_eq!(count(&profile, "MPIIO", "MPIIO_COLL_WRITES"), 5000);
+    assert_eq!(
+        count(&profile, "POSIX", "POSIX_WRITES"),
+        20_005,
+        "what is dropped from lists stays in the sums"
+    );
+    assert_eq!(profile.files.len(), 1001);
+    assert_eq!(profile.dropped.files, 20_001 - 1000);
+    let in_files: f64 = profile.files.iter().map(|f| f.modules["POSIX"]["POSIX_WRITES"].as_f64()).sum();
+    assert_eq!(in_files, 20_005.0, "other files hold the rest");
+    assert!(profile.files[..20].iter().all(|file| file.name.starts_with("/scratch/out.7.")));
+    assert_eq!(profile.files[20].name, "/scratch/checkpoint.dat");
+    assert_eq!((profile.files[20].nranks, profile.files[20].ranks.len()), (1000, 64));
+    let call = &profile.collectives.list[0];
+    assert_eq!((call.nranks, call.ranks.len()), (1000, 64));
+    assert_eq!(call.ranks[0].rank, 0, "the aggregator is among the ranks listed");
+    assert_eq!(profile.phases.count, 5);
+    assert_eq!(profile.series.bytes_written.iter().sum::<u64>(), 5000 << 20);
+}

@@ -1,0 +1,161 @@
+//! Where phases begin and end, in programs of several habits.
+
+use proptest::prelude::*;
+use weir_profile::phases::{Span, characteristic_time_ns, io_ratio, join, learn_gap_ns, thin, unite};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+/// Bursts of the given lengths with the given pauses after them.
+fn bursts(pattern: &[(u64, u64)]) -> Vec<Span> {
+    let mut now_ns = 17 * S;
+    let burst = |(length_ns, pause_ns): &(u64, u64)| {
+        let start_ns = now_ns;
+        now_ns += length_ns + pause_ns;
+        Span { start_ns, end_ns: start_ns + length_ns, bytes_written: 1, calls: 1, ..Span::default() }
+    };
+    pattern.iter().map(burst).collect()
+}
+
+fn phases(pattern: &[(u64, u64)]) -> usize {
+    let bursts = bursts(pattern);
+    join(&bursts, learn_gap_ns(&bursts, MS)).len()
+}
+
+#[test]
+fn checkpoints_at_equal_distance() {
+    assert_eq!(phases(&[(S, 10 * S); 20]), 20);
+    assert_eq!(phases(&[(8 * S, 2 * S); 20]), 20, "four fifths of the time in I/O");
+    assert_eq!(phases(&[(S, 10 * S), (S, 13 * S), (S, 8 * S), (S, 11 * S)]), 4, "not quite equal");
+}
+
+#[test]
+fn checkpoints_of_several_bursts() {
+    let checkpoint = [(200 * MS, 20 * MS), (150 * MS, 30 * MS), (220 * MS, 15 * MS), (180 * MS, 60 * S)];
+    assert_eq!(phases(&checkpoint.repeat(10)), 10);
+    assert_eq!(phases(&checkpoint.repeat(2)), 2, "a single long pause is enough between dense phases");
+}
+
+#[test]
+fn many_small_bursts_far_apart_within_a_phase() {
+    let mut checkpoint = vec![(MS, 30 * MS); 100];
+    checkpoint.push((MS, 60 * S));
+    assert_eq!(phases(&checkpoint.repeat(4)), 4);
+}
+
+#[test]
+fn one_late_checkpoint_does_not_join_the_others() {
+    let mut pattern = vec![(S, 10 * S); 20];
+    pattern[7].1 = 50 * S;
+    assert_eq!(phases(&pattern), 20);
+    pattern[7].1 = 5000 * S;
+    assert_eq!(phases(&pattern), 20);
+}
+
+#[test]
+fn three_kinds_of_pauses() {
+    let mut pattern = Vec::new();
+    for checkpoint in 0..20 {
+        pattern.extend([(50 * MS, 15 * MS); 5]);
+        pattern.push((50 * MS, if checkpoint == 10 { 100 * S } else { S }));
+    }
+    assert_eq!(phases(&pattern), 20, "the cut that explains most is taken, not the largest jump");
+}
+
+#[test]
+fn one_long_run_of_io_is_one_phase() {
+    assert_eq!(phases(&[(5 * S, 50 * MS); 30]), 1, "pauses far shorter than the bursts");
+    let uneven: Vec<(u64, u64)> =
+        (0..30).map(|i| (5 * S, if i % 5 == 0 { 100 * MS } else { 20 * MS })).collect();
+    assert_eq!(phases(&uneven), 1, "the longer pauses are no phases either");
+    assert_eq!(phases(&[(S, 0)]), 1);
+    assert_eq!(phases(&[]), 0);
+}
+
+#[test]
+fn pauses_below_the_floor_are_within() {
+    let bursts = bursts(&[(MS, MS / 2); 10]);
+    let gap_ns = learn_gap_ns(&bursts, MS);
+    assert_eq!((gap_ns, join(&bursts, gap_ns).len()), (MS, 1));
+}
+
+#[test]
+fn characteristic_time_and_ratio_leave_out_what_was_held_back() {
+    let mut phases = bursts(&[(S, 9 * S), (S, 9 * S), (S, 9 * S)]);
+    assert_eq!(characteristic_time_ns(&phases), Some(10 * S));
+    assert_eq!(characteristic_time_ns(&phases[..1]), None);
+    assert!((io_ratio(&phases, 30 * S) - 0.1).abs() < 1e-12);
+    // The same program, held back for four seconds in each phase.
+    phases = bursts(&[(5 * S, 9 * S), (5 * S, 9 * S), (5 * S, 9 * S)]);
+    phases.iter_mut().for_each(|phase| phase.wait_ns = 4 * S);
+    assert_eq!(characteristic_time_ns(&phases), Some(10 * S));
+    assert!((io_ratio(&phases, 42 * S) - 0.1).abs() < 1e-12);
+    assert_eq!(io_ratio(&phases, 0), 0.0);
+}
+
+#[test]
+fn ranks_held_back_together_cost_the_job_that_time_once() {
+    let span = |start_ns, end_ns, wait_ns| Span { start_ns, end_ns, wait_ns, ..Span::default() };
+    let united = unite(&[span(0, 10, 4), span(20, 30, 1)], &[span(1, 11, 3), span(11, 12, 2)]);
+    assert_eq!(united, [span(0, 12, 5), span(20, 30, 1)]);
+}
+
+fn any_spans() -> impl Strategy<Value = Vec<Span>> {
+    prop::collection::vec((0u64..1000, 0u64..50, 0u64..1000), 0..60).prop_map(|parts| {
+        let span = |(start_ns, length_ns, bytes): (u64, u64, u64)| Span {
+            start_ns,
+            end_ns: start_ns + length_ns,
+            bytes_written: bytes,
+            calls: 1,
+            ..Span::default()
+        };
+        let mut spans: Vec<Span> = parts.into_iter().map(span).collect();
+        spans.sort_by_key(|span| span.start_ns);
+        spans
+    })
+}
+
+fn sums(spans: &[Span]) -> (u64, u64) {
+    (spans.iter().map(|span| span.bytes_written).sum(), spans.iter().map(|span| span.calls).sum())
+}
+
+proptest! {
+    #[test]
+    fn united_bursts_are_apart_and_lose_nothing(left in any_spans(), right in any_spans()) {
+        let united = unite(&left, &right);
+        prop_assert!(united.windows(2).all(|pair| pair[0].end_ns < pair[1].start_ns));
+        let both = [left.clone(), right.clone()].concat();
+        prop_assert_eq!(sums(&united), sums(&both));
+        for moment_ns in 0..1050 {
+            let within = |spans: &[Span]| spans.iter().any(|s| s.start_ns <= moment_ns && moment_ns <= s.end_ns);
+            prop_assert_eq!(within(&united), within(&both));
+        }
+        let swapped = unite(&right, &left);
+        prop_assert_eq!(united, swapped);
+    }
+
+    #[test]
+    fn thinning_keeps_the_limit_and_every_byte(spans in any_spans(), limit in 1usize..20) {
+        let mut bursts = unite(&spans, &[]);
+        let before = bursts.clone();
+        let joined = thin(&mut bursts, limit);
+        prop_assert!(bursts.len() <= limit);
+        prop_assert_eq!(joined as usize, before.len() - bursts.len());
+        prop_assert_eq!(sums(&bursts), sums(&before));
+    }
+
+    /// Scaling all times scales the answer: there is no absolute time in the rule.
+    #[test]
+    fn the_rule_knows_no_absolute_time(spans in any_spans(), scale in 1u64..1000) {
+        let bursts = unite(&spans, &[]);
+        let scaled: Vec<Span> = bursts
+            .iter()
+            .map(|span| Span { start_ns: span.start_ns * scale * 64, end_ns: span.end_ns * scale * 64, ..*span })
+            .collect();
+        let base: Vec<Span> = bursts
+            .iter()
+            .map(|span| Span { start_ns: span.start_ns * 64, end_ns: span.end_ns * 64, ..*span })
+            .collect();
+        prop_assert_eq!(join(&base, learn_gap_ns(&base, 0)).len(), join(&scaled, learn_gap_ns(&scaled, 0)).len());
+    }
+}
