@@ -1,7 +1,323 @@
-//! `weir simulate collective`.
+//! `weir simulate collective`: one collective call of each application, all begun at once on shared storage.
 
 use super::{Answer, Request};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use weir_engine::aggregators::{self, Aggregator, Mode, Options, Outcome, Policy};
 
-pub(super) fn simulate(_request: &Request) -> Result<Answer, String> {
-    Err("not built yet".into())
+/// Nobody waits for this plan as they would for a coordinator's: ten times its effort.
+const EFFORT: u64 = 20_000_000;
+const FIELDS: [&str; 5] = ["mode", "read", "shuffle", "threshold", "window"];
+const MAX_APPLICATIONS: usize = 10_000;
+const MAX_AGGREGATORS: usize = 100_000;
+/// The numbers of the largest scenario that is accepted fit into this many times over.
+const MAX_SCENARIO_BYTES: usize = 16 << 20;
+/// Thirty years: beyond that a time is a mistake.
+const MAX_SECONDS: f64 = 1e9;
+
+struct Scenario {
+    mode: Mode,
+    nodes: usize,
+    /// Per application.
+    calls: Vec<Vec<Aggregator>>,
+    options: Options,
+}
+
+pub(super) fn simulate(request: &Request) -> Result<Answer, String> {
+    answer(request.scenario, request.policies.as_deref(), request.seed)
+}
+
+fn answer(scenario: &str, policies: Option<&[&str]>, seed: u64) -> Result<Answer, String> {
+    let policies = chosen(policies)?;
+    let scenario = Scenario::parse(scenario, seed)?;
+    let outcomes = policies
+        .into_iter()
+        .map(|policy| {
+            let Scenario { mode, nodes, calls, options } = &scenario;
+            aggregators::run(policy, options, *mode, *nodes, calls).map(|outcome| (policy, outcome)).map_err(
+                |(application, refused)| {
+                    let field = if refused.field == "service_ns" { "read" } else { "shuffle" };
+                    let node = calls[application][refused.aggregator].target;
+                    format!("{field}[{application}][{node}]: {}", refused.problem)
+                },
+            )
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Answer { json: to_json(&scenario, &outcomes), text: to_text(&outcomes) })
+}
+
+fn chosen(names: Option<&[&str]>) -> Result<Vec<Policy>, String> {
+    let Some(names) = names else { return Ok(Policy::ALL.to_vec()) };
+    let find = |name: &&str| {
+        let known = || Policy::ALL.map(Policy::name).join(", ");
+        Policy::from_name(name)
+            .ok_or_else(|| format!("policy: there is no \"{name}\"; there are {}", known()))
+    };
+    names.iter().map(find).collect()
+}
+
+impl Scenario {
+    fn parse(text: &str, seed: u64) -> Result<Scenario, String> {
+        if text.len() > MAX_SCENARIO_BYTES {
+            return Err(format!(
+                "read: more than {MAX_AGGREGATORS} aggregators ({} bytes of JSON)",
+                text.len()
+            ));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|e| syntax_error(text, &e))?;
+        let fields = value.as_object().ok_or("the scenario is not a JSON object")?;
+        if let Some(stranger) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+            return Err(format!("{stranger}: no such field; there are {}", FIELDS.join(", ")));
+        }
+        let mode = match fields.get("mode").and_then(Value::as_str) {
+            Some("read") => Mode::Read,
+            Some("write") => Mode::Write,
+            _ => return Err("mode: must be \"read\" or \"write\"".into()),
+        };
+        let read = matrix(fields, "read")?;
+        let shuffle = matrix(fields, "shuffle")?;
+        if shuffle.len() != read.len() {
+            return Err(format!("shuffle: {} applications, but read has {}", shuffle.len(), read.len()));
+        }
+        let nodes = read[0].len();
+        let calls = (0..read.len())
+            .map(|i| aggregators_of(i, nodes, read[i], shuffle[i]))
+            .collect::<Result<_, _>>()?;
+        Ok(Scenario { mode, nodes, calls, options: options(fields, seed)? })
+    }
+}
+
+/// serde_json tells where the text stops being JSON (a NaN, say), but not in which field that is.
+fn syntax_error(text: &str, error: &serde_json::Error) -> String {
+    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let upto = text.get(..before + error.column()).unwrap_or(text);
+    let field = FIELDS.iter().max_by_key(|field| upto.rfind(&format!("\"{field}\"")));
+    match field {
+        Some(field) if upto.contains(&format!("\"{field}\"")) => format!("{field}: not JSON: {error}"),
+        _ => format!("not JSON: {error}"),
+    }
+}
+
+fn matrix<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Vec<&'a [Value]>, String> {
+    let rows = fields.get(name).and_then(Value::as_array);
+    let rows =
+        rows.ok_or_else(|| format!("{name}: must be a list with a list of seconds per application"))?;
+    if rows.is_empty() {
+        return Err(format!("{name}: no application"));
+    }
+    if rows.len() > MAX_APPLICATIONS {
+        return Err(format!("{name}: {} applications; at most {MAX_APPLICATIONS} are accepted", rows.len()));
+    }
+    let row = |(i, row): (usize, &'a Value)| {
+        let row = row.as_array().ok_or_else(|| format!("{name}[{i}]: must be a list of seconds"))?;
+        if row.is_empty() {
+            return Err(format!("{name}[{i}]: no storage node"));
+        }
+        if row.len() > MAX_AGGREGATORS / rows.len() {
+            return Err(format!("{name}[{i}]: more than {MAX_AGGREGATORS} aggregators in all"));
+        }
+        Ok(row.as_slice())
+    };
+    rows.iter().enumerate().map(row).collect()
+}
+
+/// The aggregators of one application. Where both costs are null it has none at that storage node.
+fn aggregators_of(
+    i: usize,
+    nodes: usize,
+    read: &[Value],
+    shuffle: &[Value],
+) -> Result<Vec<Aggregator>, String> {
+    for (name, row) in [("read", read), ("shuffle", shuffle)] {
+        if row.len() != nodes {
+            return Err(format!("{name}[{i}]: {} storage nodes, but read[0] has {nodes}", row.len()));
+        }
+    }
+    let mut aggregators = Vec::with_capacity(nodes);
+    for (target, (read, shuffle)) in read.iter().zip(shuffle).enumerate() {
+        if read.is_null() && shuffle.is_null() {
+            continue;
+        }
+        let service_ns = nanoseconds(read).map_err(|e| format!("read[{i}][{target}]: {e}"))?;
+        let shuffle_ns = nanoseconds(shuffle).map_err(|e| format!("shuffle[{i}][{target}]: {e}"))?;
+        aggregators.push(Aggregator { target, service_ns, shuffle_ns });
+    }
+    if aggregators.is_empty() {
+        return Err(format!("read[{i}]: no aggregator at any storage node"));
+    }
+    Ok(aggregators)
+}
+
+fn nanoseconds(value: &Value) -> Result<u64, String> {
+    match value.as_f64() {
+        None => Err(format!("must be a number of seconds, not {value}")),
+        Some(seconds) if seconds < 0.0 => Err(format!("{seconds} is negative")),
+        Some(seconds) if seconds > MAX_SECONDS => {
+            Err(format!("{seconds} is more than {MAX_SECONDS:e} seconds"))
+        }
+        Some(seconds) => Ok((seconds * 1e9).round() as u64),
+    }
+}
+
+fn options(fields: &Map<String, Value>, seed: u64) -> Result<Options, String> {
+    let mut options = Options { seed, effort: EFFORT, ..Options::default() };
+    if let Some(value) = fields.get("threshold") {
+        let threshold = value.as_f64().filter(|threshold| *threshold >= 0.0);
+        options.threshold = threshold.ok_or("threshold: must be a number, zero or more")?;
+    }
+    if let Some(value) = fields.get("window") {
+        let window =
+            value.as_u64().and_then(|window| usize::try_from(window).ok()).filter(|window| *window > 0);
+        options.window = window.ok_or("window: must be a whole number, one or more")?;
+    }
+    Ok(options)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn to_json(scenario: &Scenario, outcomes: &[(Policy, Outcome)]) -> Value {
+    let policies: Map<String, Value> = outcomes
+        .iter()
+        .map(|(policy, outcome)| {
+            let finish: Vec<f64> = outcome.finish_ns.iter().copied().map(seconds).collect();
+            let answer = json!({
+                "finish": finish,
+                "mean": outcome.mean_ns() / 1e9,
+                "makespan": seconds(outcome.makespan_ns()),
+                "order": outcome.order,
+            });
+            (policy.name().to_owned(), answer)
+        })
+        .collect();
+    let mode = if scenario.mode == Mode::Read { "read" } else { "write" };
+    json!({ "mode": mode, "policies": policies })
+}
+
+fn to_text(outcomes: &[(Policy, Outcome)]) -> String {
+    let mut text = String::new();
+    for (policy, outcome) in outcomes {
+        let (mean, makespan) = (outcome.mean_ns() / 1e9, seconds(outcome.makespan_ns()));
+        let _ = writeln!(text, "{}: mean {mean:.6} s, makespan {makespan:.6} s", policy.name());
+        let finish: Vec<String> =
+            outcome.finish_ns.iter().map(|&finish| format!("{:.6}", seconds(finish))).collect();
+        let _ = writeln!(text, "  applications finish at  {}", finish.join(" "));
+        for (node, order) in outcome.order.iter().enumerate() {
+            let order: Vec<String> = order.iter().map(usize::to_string).collect();
+            let _ = writeln!(text, "  storage node {node} serves  {}", order.join(" "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = include_str!("../../../../docs/scenarios/collective.schema.json");
+    const FIGURE_3: &str = include_str!("../../tests/data/collective_figure3.json");
+
+    fn error(scenario: &str) -> String {
+        answer(scenario, Some(&["sio"]), 1).err().expect("an error")
+    }
+
+    fn valid(scenario: &str) -> bool {
+        let schema = serde_json::from_str(SCHEMA).expect("the schema is JSON");
+        let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
+        validator.is_valid(&serde_json::from_str(scenario).expect("JSON"))
+    }
+
+    #[test]
+    fn figure_3_of_the_paper() {
+        assert!(valid(FIGURE_3));
+        let answer = answer(FIGURE_3, Some(&["sio", "hio", "slack"]), 1).expect("an answer");
+        assert_eq!(answer.text, include_str!("../../tests/data/collective_figure3.txt"));
+        assert_eq!(answer.json["policies"]["slack"]["finish"], json!([12.0, 24.0]));
+        assert_eq!(answer.json["policies"]["hio"]["order"][2], json!([1, 0]));
+    }
+
+    #[test]
+    fn tenths_add_up() {
+        let scenario = r#"{"mode":"read","read":[[0.1],[0.2]],"shuffle":[[0],[0.0]]}"#;
+        assert_eq!(
+            answer(scenario, Some(&["sio"]), 1).expect("an answer").json["policies"]["sio"]["finish"][1],
+            0.3
+        );
+    }
+
+    #[test]
+    fn an_application_need_not_use_every_storage_node() {
+        let scenario = r#"{"mode":"read","read":[[1,null],[1,1]],"shuffle":[[0,null],[0,9]]}"#;
+        assert!(valid(scenario));
+        let answer = answer(scenario, Some(&["sio"]), 1).expect("an answer");
+        assert_eq!(answer.json["policies"]["sio"]["order"], json!([[0, 1], [1]]));
+        assert_eq!(answer.json["policies"]["sio"]["finish"], json!([1.0, 10.0]));
+    }
+
+    #[test]
+    fn only_nio_hears_of_the_seed() {
+        let all = |seed| answer(FIGURE_3, None, seed).expect("an answer").json["policies"].clone();
+        let nio: Vec<Value> = (0..20).map(|seed| all(seed)["nio"].clone()).collect();
+        assert!(nio.iter().any(|answer| *answer != nio[0]));
+        assert!((0..20).all(|seed| all(seed)["slack"] == all(0)["slack"]));
+        assert_eq!(all(7), all(7));
+    }
+
+    #[test]
+    fn what_the_schema_refuses_the_command_refuses_by_name() {
+        for (scenario, field) in [
+            (r#"{"read":[[1]],"shuffle":[[1]]}"#, "mode:"),
+            (r#"{"mode":"append","read":[[1]],"shuffle":[[1]]}"#, "mode:"),
+            (r#"{"mode":"read","shuffle":[[1]]}"#, "read:"),
+            (r#"{"mode":"read","read":[[1]]}"#, "shuffle:"),
+            (r#"{"mode":"read","read":[],"shuffle":[]}"#, "read:"),
+            (r#"{"mode":"read","read":[[]],"shuffle":[[]]}"#, "read[0]:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[["1"]]}"#, "shuffle[0][0]:"),
+            (r#"{"mode":"read","read":[[1],[-1]],"shuffle":[[1],[1]]}"#, "read[1][0]:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[[2e9]]}"#, "shuffle[0][0]:"),
+            (r#"{"mode":"read","read":[1],"shuffle":[[1]]}"#, "read[0]:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[[1]],"window":0}"#, "window:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[[1]],"threshold":-1}"#, "threshold:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[[1]],"readd":[[1]]}"#, "readd:"),
+            ("[]", "the scenario"),
+        ] {
+            assert!(!valid(scenario), "{scenario}");
+            assert!(error(scenario).starts_with(field), "{scenario}: {}", error(scenario));
+        }
+    }
+
+    #[test]
+    fn what_a_schema_cannot_say_is_refused_by_name_too() {
+        for (scenario, field) in [
+            (r#"{"mode":"read","read":[[1,2],[1]],"shuffle":[[1,2],[1,2]]}"#, "read[1]:"),
+            (r#"{"mode":"read","read":[[1,2]],"shuffle":[[1]]}"#, "shuffle[0]:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[[1],[1]]}"#, "shuffle:"),
+            (r#"{"mode":"read","read":[[null]],"shuffle":[[1]]}"#, "read[0][0]:"),
+            (r#"{"mode":"read","read":[[null]],"shuffle":[[null]]}"#, "read[0]:"),
+            (r#"{"mode":"read","read":[[1]],"shuffle":[[NaN]]}"#, "shuffle:"),
+            (r#"{"mode":"read","read":[[1e999]],"shuffle":[[1]]}"#, "read:"),
+            ("", "not JSON"),
+        ] {
+            assert!(error(scenario).starts_with(field), "{scenario}: {}", error(scenario));
+        }
+        let thirty_years =
+            json!({"mode": "read", "read": vec![[1e9]; 10], "shuffle": vec![[0]; 10]}).to_string();
+        assert!(error(&thirty_years).starts_with("read[4][0]:"));
+    }
+
+    #[test]
+    fn too_many_applications_are_refused_by_name() {
+        let rows = vec![[1]; MAX_APPLICATIONS + 1];
+        let scenario = json!({"mode": "read", "read": rows, "shuffle": rows}).to_string();
+        assert!(!valid(&scenario));
+        assert!(error(&scenario).starts_with("read:"));
+        assert!(error(&" ".repeat(MAX_SCENARIO_BYTES + 1)).starts_with("read:"));
+    }
+
+    #[test]
+    fn an_unknown_policy_is_refused_with_the_known_ones() {
+        let error = answer(FIGURE_3, Some(&["hoi"]), 1).err().expect("an error");
+        assert!(error.starts_with("policy:") && error.contains("hio-listing"), "{error}");
+    }
 }

@@ -212,7 +212,8 @@ impl Scheduler {
         Ok(sio_finish_ns)
     }
 
-    /// `target` is free: who is served now? A served aggregator is no longer known here.
+    /// `target` is free: who is served now? A served aggregator is no longer known here. A target that is told
+    /// to wait or has nothing to do asks again when somebody joins.
     pub fn next(&mut self, now_ns: u64, target: usize) -> Turn {
         let head = match &mut self.queues {
             Queues::Nio(queues) => queues[target].values().next().copied(),
