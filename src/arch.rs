@@ -49,7 +49,7 @@ pub(crate) fn thread_storage() -> *mut u8 {
     address
 }
 
-/// A variadic function: goes straight to the real one unless Weir is armed; else gathers its arguments
+/// A variadic function: goes straight to the real one, once that was found, unless Weir is armed; else gathers its arguments
 /// into a `va_list`, as a C prologue does, and hands that to `$handler` in place of the `...`.
 ///
 /// `$fixed` is the number of named arguments, `$argument` the register after the last of them.
@@ -60,6 +60,8 @@ macro_rules! variadic {
         pub(crate) unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
                 "cmp dword ptr [rip + {state}], {armed}",
+                "je 2f",
+                "cmp qword ptr [rip + {real}], 0",
                 "je 2f",
                 "jmp qword ptr [rip + {real}]",
                 "2:",

@@ -11,7 +11,6 @@ use weir_profile::layout::*;
 
 /// How a lane's words are updated.
 pub(crate) trait Access {
-    const INDEX: usize;
     fn state() -> &'static State;
     fn add(cell: &Cell, value: u64);
     fn raise(cell: &Cell, value: u64);
@@ -34,7 +33,6 @@ pub(crate) struct Own;
 pub(crate) struct Shared;
 
 impl Access for Own {
-    const INDEX: usize = 0;
     #[inline(always)]
     fn state() -> &'static State {
         &STATES[0]
@@ -52,7 +50,6 @@ impl Access for Own {
 }
 
 impl Access for Shared {
-    const INDEX: usize = 1;
     #[inline(always)]
     fn state() -> &'static State {
         &STATES[1]

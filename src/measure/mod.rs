@@ -4,10 +4,11 @@ pub(crate) mod data;
 pub(crate) mod files;
 pub(crate) mod handles;
 pub(crate) mod lane;
+pub(crate) mod live;
 pub(crate) mod pending;
 mod record;
 
-pub(crate) use record::{header, with_header};
+pub(crate) use record::{ensure, header, with_header};
 
 /// Ready for a new generation.
 pub(crate) fn reset() {

@@ -65,7 +65,7 @@ pub(super) fn forget() {
 }
 
 /// Makes the record if there is none. Whoever gets here first also writes its header.
-pub(super) fn ensure() -> bool {
+pub(crate) fn ensure() -> bool {
     if header().is_some() {
         return true;
     }

@@ -43,17 +43,6 @@ pub(crate) fn find(name: &CStr) -> *mut c_void {
     if next.is_null() { find_in_loaded_objects(name) } else { next }
 }
 
-/// `find` for a function, as the type the caller knows it to have.
-///
-/// # Safety
-/// `F` must be a function pointer type that fits the function of that name.
-pub(crate) unsafe fn find_fn<F: Copy>(name: &CStr) -> Option<F> {
-    const { assert!(std::mem::size_of::<F>() == std::mem::size_of::<*mut c_void>()) };
-    let found = find(name);
-    // SAFETY: not null, and of type `F` by the caller's word.
-    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
-}
-
 /// Asks each loaded object for the symbol: the way to a libmpi that was loaded privately.
 fn find_in_loaded_objects(name: &CStr) -> *mut c_void {
     unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {

@@ -1,0 +1,359 @@
+//! Which file a descriptor or a path is, and the blocks that hold its counters.
+
+use super::record;
+use crate::config;
+use crate::shim::shield::shield;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+use weir_profile::counters::Module;
+use weir_profile::layout::*;
+
+/// Descriptors from this one on are not followed.
+const MAX_FDS: usize = 65536;
+
+/// What is known of a descriptor: where the owner's counters are, per module that uses it. Null when
+/// nobody has looked yet, [`ignored`] when it is not a file to be measured.
+struct Fd {
+    posix: AtomicPtr<Block>,
+    stdio: AtomicPtr<Block>,
+}
+
+static FDS: [Fd; MAX_FDS] = [const {
+    Fd { posix: AtomicPtr::new(std::ptr::null_mut()), stdio: AtomicPtr::new(std::ptr::null_mut()) }
+}; MAX_FDS];
+
+const fn ignored() -> *mut Block {
+    std::ptr::without_provenance_mut(1)
+}
+
+/// A file that was seen.
+struct Known {
+    index: u64,
+    /// The owner's block of each module, once it was needed.
+    blocks: [Option<&'static Block>; Module::ALL.len()],
+}
+
+impl Known {
+    const fn new(index: u64) -> Known {
+        Known { index, blocks: [None; Module::ALL.len()] }
+    }
+
+    fn block(&mut self, module: Module) -> Option<&'static Block> {
+        let place = &mut self.blocks[module as usize];
+        if place.is_none() {
+            *place = record::new_block(KIND_MODULE + module as u64, self.index, 0);
+        }
+        *place
+    }
+}
+
+struct Registry {
+    /// By hash of the path.
+    files: BTreeMap<u64, Known>,
+    /// File 0: all that find no place of their own.
+    others: Known,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { files: BTreeMap::new(), others: Known::new(0) });
+
+fn lock() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+pub(super) fn forget() {
+    for fd in &FDS[..highest_fd()] {
+        fd.posix.store(std::ptr::null_mut(), Relaxed);
+        fd.stdio.store(std::ptr::null_mut(), Relaxed);
+    }
+    // Without waiting: in a forked child another thread of the parent may have held it.
+    if let Ok(mut registry) = REGISTRY.try_lock() {
+        *registry = Registry { files: BTreeMap::new(), others: Known::new(0) };
+    }
+}
+
+/// One past the highest descriptor that was ever noted, so that a reset touches no more memory.
+static HIGHEST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+fn highest_fd() -> usize {
+    HIGHEST.load(Relaxed).min(MAX_FDS)
+}
+
+/// Counters of the file behind a descriptor; `None` when it is not measured.
+#[inline(always)]
+pub(crate) fn of_fd(module: Module, fd: c_int) -> Option<&'static Block> {
+    let entry = FDS.get(fd as u32 as usize)?;
+    let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
+    let block = place.load(Relaxed);
+    if block.addr() > 1 {
+        // SAFETY: a block of the mapped record, never unmapped.
+        return Some(unsafe { &*block });
+    }
+    if block.is_null() { adopt(module, fd) } else { None }
+}
+
+/// As [`of_fd`], but a descriptor nobody has looked at stays unknown.
+pub(crate) fn known_fd(fd: c_int) -> Option<&'static Block> {
+    known(FDS.get(fd as u32 as usize)?.posix.load(Relaxed))
+}
+
+pub(crate) fn known_stream(fd: c_int) -> Option<&'static Block> {
+    known(FDS.get(fd as u32 as usize)?.stdio.load(Relaxed))
+}
+
+fn known(block: *mut Block) -> Option<&'static Block> {
+    // SAFETY: a block of the mapped record, never unmapped.
+    (block.addr() > 1).then(|| unsafe { &*block })
+}
+
+/// A descriptor that was opened where nobody looked (before `MPI_Init`, by another library's own system
+/// call): the kernel knows its path.
+#[cold]
+#[inline(never)]
+fn adopt(module: Module, fd: c_int) -> Option<&'static Block> {
+    shield(None, || {
+        let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok();
+        let path = path.as_deref().and_then(|p| p.to_str()).filter(|p| p.starts_with('/'));
+        let block = path.filter(|p| is_regular(fd) && wanted(p, false)).and_then(|p| block(p, module));
+        note_fd(module, fd, block);
+        block
+    })
+}
+
+fn is_regular(fd: c_int) -> bool {
+    // SAFETY: all-zero is a valid stat buffer, and fstat fills it or says no.
+    unsafe {
+        let mut stat: libc::stat64 = std::mem::zeroed();
+        libc::fstat64(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+/// From now on the descriptor is that file; `None` for one that is not measured.
+pub(crate) fn note_fd(module: Module, fd: c_int, block: Option<&'static Block>) {
+    if let Some(entry) = FDS.get(fd as u32 as usize) {
+        HIGHEST.fetch_max(fd as usize + 1, Relaxed);
+        let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
+        place.store(block.map_or(ignored(), |b| std::ptr::from_ref(b).cast_mut()), Relaxed);
+    }
+}
+
+/// The descriptor is closed: the next file with this number is another one.
+#[inline(always)]
+pub(crate) fn forget_fd(fd: c_int) {
+    if let Some(entry) = FDS.get(fd as u32 as usize)
+        && !(entry.posix.load(Relaxed).is_null() && entry.stdio.load(Relaxed).is_null())
+    {
+        entry.posix.store(std::ptr::null_mut(), Relaxed);
+        entry.stdio.store(std::ptr::null_mut(), Relaxed);
+    }
+}
+
+/// `close_range` and `closefrom`.
+pub(crate) fn forget_fds(first: usize, last: usize) {
+    for fd in first..highest_fd().min(last.saturating_add(1)) {
+        forget_fd(fd as c_int);
+    }
+}
+
+/// `dup`: the new descriptor is the same file.
+pub(crate) fn copy_fd(from: c_int, to: c_int) -> Option<&'static Block> {
+    let block = of_fd(Module::Posix, from);
+    note_fd(Module::Posix, to, block);
+    if let Some(entry) = FDS.get(to as u32 as usize) {
+        entry.stdio.store(std::ptr::null_mut(), Relaxed);
+    }
+    block
+}
+
+/// The absolute form of a path the program passed; relative ones belong to `directory` or to the
+/// current directory.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(crate) unsafe fn absolute(path: *const c_char, directory: Option<c_int>) -> Option<String> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's word.
+    let path = unsafe { CStr::from_ptr(path) }.to_string_lossy();
+    if path.starts_with('/') {
+        return Some(tidy(&path));
+    }
+    let base = match directory {
+        Some(fd) if fd != libc::AT_FDCWD => std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?,
+        _ => std::env::current_dir().ok()?,
+    };
+    Some(tidy(&format!("{}/{path}", base.display())))
+}
+
+/// Without `//`, `/./` and `/../`: one name for one file. Links are not followed.
+fn tidy(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// What a program reads because it is a program, not because it does I/O.
+const SYSTEM: &[&str] = &[
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/run", "/sbin", "/snap",
+    "/sys", "/usr", "/var",
+];
+const PROGRAM_FILES: &[&str] = &[".py", ".pyc", ".pyi", ".so", ".pth", ".jl", ".mod"];
+
+/// Whether a file is measured. `WEIR_INCLUDE` beats `WEIR_EXCLUDE` beats the system directories, which
+/// are left out unless MPI itself opens the file.
+pub(crate) fn wanted(path: &str, by_mpi_io: bool) -> bool {
+    config::get(|config| {
+        if config.include.iter().any(|pattern| matches(pattern, path)) {
+            return true;
+        }
+        if config.exclude.iter().any(|pattern| matches(pattern, path)) {
+            return false;
+        }
+        by_mpi_io
+            || !(SYSTEM.iter().any(|system| is_under(system, path))
+                || PROGRAM_FILES.iter().any(|ending| path.ends_with(ending))
+                || path.contains(".so."))
+    })
+}
+
+fn is_under(directory: &str, path: &str) -> bool {
+    path.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A directory matches what is in it; with a `*`, the whole path must match.
+fn matches(pattern: &str, path: &str) -> bool {
+    if pattern.contains('*') { glob(pattern.as_bytes(), path.as_bytes()) } else { is_under(pattern, path) }
+}
+
+/// `*` stands for any text, `/` included.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            star = Some((p, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            (p, t) = (p + 1, t + 1);
+        } else if let Some((star_p, star_t)) = star {
+            star = Some((star_p, star_t + 1));
+            (p, t) = (star_p + 1, star_t + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+/// FNV-1a: short, and the same in every process.
+fn hash(path: &str) -> u64 {
+    path.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// The owner's counters of a module on a file, made at the first use.
+pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
+    if !record::ensure() {
+        return None;
+    }
+    let mut registry = lock();
+    let registry = &mut *registry;
+    let key = hash(path);
+    if !registry.files.contains_key(&key) {
+        let index = registry.files.len() as u64 + 1;
+        let room = index <= config::get(|c| c.max_files as u64);
+        let Some(name) = room.then(|| record::new_block(KIND_NAME, index, 0)).flatten() else {
+            record::with_header(|h| _ = h.dropped.files.fetch_add(1, Relaxed));
+            return registry.others.block(module);
+        };
+        name.hash.store(key, Relaxed);
+        store_text(&name.words, path);
+        registry.files.insert(key, Known::new(index));
+        record::with_header(|h| h.files.store(index + 1, Relaxed));
+    }
+    registry.files.get_mut(&key)?.block(module)
+}
+
+/// Counters of "other files".
+pub(crate) fn other(module: Module) -> Option<&'static Block> {
+    if record::ensure() { lock().others.block(module) } else { None }
+}
+
+/// Whether MPI has this file open or had: then POSIX calls of the MPI library on it are measured.
+pub(crate) fn is_mpi_file(path: &str) -> bool {
+    lock().files.get(&hash(path)).is_some_and(|known| known.blocks[Module::Mpiio as usize].is_some())
+}
+
+/// The counters that threads without a lane of their own share. The owner's block remembers where they
+/// are in its `hash`, which counters do not use.
+#[inline(always)]
+pub(crate) fn twin(block: &'static Block) -> &'static Block {
+    let twin = block.hash.load(Acquire);
+    if twin == 0 {
+        return make_twin(block);
+    }
+    // SAFETY: stored by `make_twin`.
+    unsafe { &*std::ptr::with_exposed_provenance(twin as usize) }
+}
+
+#[cold]
+#[inline(never)]
+fn make_twin(block: &'static Block) -> &'static Block {
+    /// Takes the counts that found no place in the record; how many is said in the profile.
+    static NOWHERE: Block = Block {
+        kind: Cell::new(0),
+        file: Cell::new(0),
+        lane: Cell::new(1),
+        hash: Cell::new(0),
+        words: [const { Cell::new(0) }; COUNTERS_PER_BLOCK],
+    };
+    shield(&NOWHERE, || {
+        let _registry = lock();
+        if block.hash.load(Acquire) == 0 {
+            let made = record::new_block(block.kind.load(Relaxed), block.file.load(Relaxed), 1);
+            if made.is_none() {
+                record::with_header(|h| _ = h.dropped.handles.fetch_add(1, Relaxed));
+            }
+            let address = std::ptr::from_ref(made.unwrap_or(&NOWHERE)).expose_provenance();
+            block.hash.store(address as u64, Release);
+        }
+        // SAFETY: stored just now.
+        unsafe { &*std::ptr::with_exposed_provenance(block.hash.load(Acquire) as usize) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_tidied() {
+        assert_eq!(tidy("/a//b/./c/../d"), "/a/b/d");
+        assert_eq!(tidy("/../x"), "/x");
+    }
+
+    #[test]
+    fn patterns_are_directories_or_globs() {
+        assert!(matches("/scratch", "/scratch/a"));
+        assert!(!matches("/scratch", "/scratch2/a"));
+        assert!(matches("*.h5", "/a/b.h5"));
+        assert!(matches("/a/*/c*", "/a/b/b/cd"));
+        assert!(!matches("/a/*/c", "/a/b/d"));
+        assert!(matches("/dev/shm/", "/dev/shm/x"));
+    }
+
+    #[test]
+    fn system_directories_are_left_out_unless_mpi_opens_the_file() {
+        assert!(!wanted("/usr/share/x", false));
+        assert!(!wanted("/home/me/lib.so.1", false));
+        assert!(wanted("/usrlocal/x", false));
+        assert!(wanted("/dev/shm/data", true));
+    }
+}

@@ -1,0 +1,121 @@
+//! From an `MPI_File` to its counters. Lookups take no lock; opening and closing do.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use weir_profile::layout::Block;
+
+/// A power of two; files open at the same time beyond three quarters of it are not followed.
+const PLACES: usize = 4096;
+
+/// An open file.
+pub(crate) struct Open {
+    handle: AtomicUsize,
+    block: AtomicPtr<Block>,
+    /// A split collective that is under way (MPI allows one per handle): when it began and what of
+    /// that time was spent inside `_begin`.
+    pub(crate) split: Split,
+}
+
+pub(crate) struct Split {
+    pub(crate) start_ticks: AtomicU64,
+    pub(crate) inside_ticks: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) file_ticks: AtomicU64,
+    pub(crate) file_bytes: AtomicU64,
+}
+
+static OPEN: [Open; PLACES] = [const {
+    Open {
+        handle: AtomicUsize::new(0),
+        block: AtomicPtr::new(std::ptr::null_mut()),
+        split: Split {
+            start_ticks: AtomicU64::new(0),
+            inside_ticks: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            file_ticks: AtomicU64::new(0),
+            file_bytes: AtomicU64::new(0),
+        },
+    }
+}; PLACES];
+
+/// A place that was used: the search goes on behind it.
+const REMOVED: usize = 1;
+static WRITING: Mutex<usize> = Mutex::new(0);
+
+#[inline(always)]
+fn first_place(handle: usize) -> usize {
+    (handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (64 - PLACES.ilog2())
+}
+
+#[inline(always)]
+fn probe(handle: usize) -> impl Iterator<Item = &'static Open> {
+    let first = first_place(handle);
+    (0..PLACES).map(move |step| &OPEN[(first + step) & (PLACES - 1)])
+}
+
+/// The open file with that handle.
+#[inline(always)]
+pub(crate) fn find(handle: usize) -> Option<&'static Open> {
+    for open in probe(handle) {
+        let found = open.handle.load(Acquire);
+        if found == handle {
+            return Some(open);
+        }
+        if found == 0 {
+            return None;
+        }
+    }
+    None
+}
+
+impl Open {
+    #[inline(always)]
+    pub(crate) fn block(&self) -> &'static Block {
+        // SAFETY: set before the handle was, to a block of the mapped record.
+        unsafe { &*self.block.load(Relaxed) }
+    }
+}
+
+/// `MPI_File_open` returned this handle. `false` when the table is full.
+pub(crate) fn insert(handle: usize, block: &'static Block) -> bool {
+    let mut used = WRITING.lock().unwrap_or_else(|e| e.into_inner());
+    if *used >= PLACES / 4 * 3 || handle <= REMOVED {
+        return false;
+    }
+    for open in probe(handle) {
+        let found = open.handle.load(Relaxed);
+        if found <= REMOVED || found == handle {
+            *used += usize::from(found == 0);
+            open.block.store(std::ptr::from_ref(block).cast_mut(), Relaxed);
+            open.split.start_ticks.store(0, Relaxed);
+            open.handle.store(handle, Release);
+            return true;
+        }
+    }
+    false
+}
+
+/// `MPI_File_close` is done with it.
+pub(crate) fn remove(handle: usize) {
+    let mut used = WRITING.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(open) = find(handle) else { return };
+    open.handle.store(REMOVED, Release);
+    // Removed places that nothing lies behind become free again, so that the table never fills with them.
+    let mut place = OPEN.iter().position(|o| std::ptr::eq(o, open)).unwrap_or(0);
+    while OPEN[(place + 1) & (PLACES - 1)].handle.load(Relaxed) == 0
+        && OPEN[place].handle.load(Relaxed) == REMOVED
+    {
+        OPEN[place].handle.store(0, Release);
+        *used -= 1;
+        place = (place + PLACES - 1) & (PLACES - 1);
+    }
+}
+
+pub(super) fn forget() {
+    if let Ok(mut used) = WRITING.try_lock()
+        && *used > 0
+    {
+        OPEN.iter().for_each(|open| open.handle.store(0, Release));
+        *used = 0;
+    }
+}

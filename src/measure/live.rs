@@ -1,0 +1,68 @@
+//! What this process can say of its own phases while it runs.
+
+use super::record;
+use crate::clock::Moment;
+use crate::config;
+use std::sync::atomic::Ordering::Relaxed;
+use weir_profile::layout::{Burst, LANES};
+use weir_profile::phases::{self, Span};
+
+struct View {
+    phases: Vec<Span>,
+    run_ns: u64,
+}
+
+fn view() -> Option<View> {
+    let header = record::header()?;
+    let first = crate::lifecycle::armed_at();
+    let now = Moment::now();
+    let per_tick = 1.0 / first.ticks_per_ns(now);
+    let ns = |ticks: u64| (ticks.saturating_sub(first.ticks) as f64 * per_tick) as u64;
+    let mut bursts: Vec<Span> = Vec::new();
+    let mut marked: Vec<Span> = Vec::new();
+    let mut floor_ns = 0;
+    for index in 0..LANES {
+        // SAFETY: there is a header, so the lanes are mapped.
+        let list = unsafe { &(*record::lane(index)).bursts };
+        let count = (list.count.load(Relaxed) as usize).min(list.list.len());
+        let spans: Vec<Span> = list.list[..count].iter().map(|burst| span(burst, ns)).collect();
+        bursts = phases::unite(&bursts, &spans);
+        marked.extend(
+            list.list[..count].iter().filter(|b| b.marked.load(Relaxed) != 0).map(|b| span(b, ns)),
+        );
+        floor_ns = floor_ns.max((list.gap_ticks.load(Relaxed) as f64 * per_tick) as u64);
+    }
+    let run_ns = now.monotonic_ns.saturating_sub(header.clock_first.monotonic_ns.load(Relaxed));
+    if !marked.is_empty() {
+        marked.sort_by_key(|span| span.start_ns);
+        return Some(View { phases: marked, run_ns });
+    }
+    let gap_ns = match config::get(|c| c.phase_gap_ns) {
+        0 => phases::learn_gap_ns(&bursts, floor_ns),
+        set => set,
+    };
+    Some(View { phases: phases::join(&bursts, gap_ns), run_ns })
+}
+
+fn span(burst: &Burst, ns: impl Fn(u64) -> u64) -> Span {
+    let start = burst.start_ticks.load(Relaxed);
+    Span {
+        start_ns: ns(start),
+        end_ns: ns(burst.end_ticks.load(Relaxed)),
+        bytes_read: burst.bytes_read.load(Relaxed),
+        bytes_written: burst.bytes_written.load(Relaxed),
+        wait_ns: ns(start + burst.wait_ticks.load(Relaxed)) - ns(start),
+        calls: burst.calls.load(Relaxed),
+    }
+}
+
+/// `w_iter` so far; `None` before the second phase.
+pub(crate) fn characteristic_time_s() -> Option<f64> {
+    phases::characteristic_time_ns(&view()?.phases).map(|ns| ns as f64 / 1e9)
+}
+
+/// `alpha_io` so far.
+pub(crate) fn io_ratio() -> Option<f64> {
+    let view = view()?;
+    Some(phases::io_ratio(&view.phases, view.run_ns))
+}

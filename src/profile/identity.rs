@@ -1,0 +1,184 @@
+//! Rank, size, host, application and job: without any communication.
+
+use crate::abi;
+use crate::config::variable;
+use crate::lifecycle::Model;
+use std::ffi::c_int;
+use std::path::PathBuf;
+
+#[derive(Clone, Default)]
+pub(crate) struct Identity {
+    pub(crate) rank: u64,
+    pub(crate) nprocs: u64,
+    pub(crate) host: String,
+    pub(crate) application: String,
+    pub(crate) job: String,
+    pub(crate) mpi: String,
+    /// `MPI_THREAD_SINGLE` (0) to `MPI_THREAD_MULTIPLE` (3), by its place in that order.
+    pub(crate) thread_level: u64,
+    /// Whether this world was made by `MPI_Comm_spawn`.
+    pub(crate) spawned: bool,
+    /// The current directory when MPI was initialised.
+    pub(crate) directory: PathBuf,
+}
+
+impl Identity {
+    pub(crate) fn find(model: Model) -> Identity {
+        let abi = abi::current();
+        let (mut rank, mut size): (c_int, c_int) = (-1, -1);
+        if model == Model::World {
+            // SAFETY: MPI is initialised, and the world exists.
+            unsafe {
+                abi::comm_rank(abi.comm_world, &mut rank);
+                abi::comm_size(abi.comm_world, &mut size);
+            }
+        }
+        let spawned = model == Model::World && has_parent();
+        let rank = u64::try_from(rank).ok().or_else(rank_from_environment).unwrap_or(0);
+        let nprocs = u64::try_from(size).ok().or_else(size_from_environment).unwrap_or(1);
+        let mut level: c_int = 0;
+        // SAFETY: MPI is initialised.
+        unsafe { abi::query_thread(&mut level) };
+        Identity {
+            rank,
+            nprocs: nprocs.max(rank + 1),
+            host: file_name_safe(&host()),
+            application: application(),
+            job: file_name_safe(&job(nprocs)),
+            mpi: abi::library_version(),
+            thread_level: u64::try_from(level).unwrap_or(0),
+            spawned,
+            directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
+        }
+    }
+}
+
+/// Whether `MPI_Comm_spawn` made this world.
+fn has_parent() -> bool {
+    let abi = abi::current();
+    let mut parent = [0u64; 1];
+    // SAFETY: 8 zeroed bytes have room for a communicator of any ABI.
+    unsafe {
+        let place = parent.as_mut_ptr().cast();
+        abi::comm_get_parent(place).is_some() && abi.load_handle(place) != abi.comm_null
+    }
+}
+
+fn first_number(names: &[&str]) -> Option<u64> {
+    names.iter().find_map(|name| variable(name)?.parse().ok())
+}
+
+/// What the launcher says; also known before MPI is up.
+pub(crate) fn rank_from_environment() -> Option<u64> {
+    first_number(&["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK"])
+}
+
+fn size_from_environment() -> Option<u64> {
+    first_number(&["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "FLUX_JOB_SIZE"])
+}
+
+fn host() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: a buffer and its size.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
+    let end = name.iter().position(|b| *b == 0).unwrap_or(0);
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// The program's name; for an interpreter, that of the script.
+fn application() -> String {
+    if let Some(name) = variable("WEIR_APPLICATION") {
+        return name;
+    }
+    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_string();
+    let program = std::env::current_exe().map(|path| base(&path.to_string_lossy())).unwrap_or_default();
+    let interpreters = ["python", "julia", "Rscript", "R", "perl", "ruby"];
+    if interpreters.iter().any(|name| program.starts_with(name))
+        && let Some(script) = script()
+    {
+        return base(&script);
+    }
+    program
+}
+
+/// The first argument of the process that is not an option.
+fn script() -> Option<String> {
+    let arguments = std::fs::read("/proc/self/cmdline").ok()?;
+    arguments
+        .split(|b| *b == 0)
+        .skip(1)
+        .map(|argument| String::from_utf8_lossy(argument).into_owned())
+        .find(|argument| !argument.is_empty() && !argument.starts_with('-'))
+}
+
+/// A name that all processes of the job find by themselves, and no other job.
+fn job(nprocs: u64) -> String {
+    if let Some(id) = variable("WEIR_JOB_ID") {
+        // A spawned world runs under the same command but is a job of its own.
+        return match process_group() {
+            Some(group) if group != "0" => format!("{id}.{group}"),
+            _ => id,
+        };
+    }
+    for (id, step) in [
+        ("SLURM_JOB_ID", Some("SLURM_STEP_ID")),
+        ("FLUX_JOB_ID", None),
+        ("PALS_APID", None),
+        ("PMIX_NAMESPACE", None),
+        ("PBS_JOBID", None),
+        ("LSB_JOBID", None),
+    ] {
+        if let Some(value) = variable(id) {
+            return match step.and_then(variable) {
+                Some(step) => format!("{value}.{step}"),
+                None => value,
+            };
+        }
+    }
+    if nprocs > 1
+        && let Some(launch) = hydra_launch()
+    {
+        return launch;
+    }
+    let (process, host) = if nprocs > 1 { (parent(), host()) } else { (std::process::id(), host()) };
+    format!("{host}-{process}-{}", start_ticks_of(process).unwrap_or_default())
+}
+
+fn parent() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+/// Hydra (MPICH, Intel MPI) tells its processes no name, but its proxy's command line has the address of
+/// the launcher, the same on every node, and the number of the process group.
+fn hydra_launch() -> Option<String> {
+    let address = launcher_option("--control-port").or_else(|| launcher_option("--upstream-host"))?;
+    let started = variable("HYDRA_LAUNCHER_START").unwrap_or_default();
+    Some(format!("{address}.{}{started}", process_group().unwrap_or_default()))
+}
+
+/// Which world this is of those that one launch made: 0 for the first, then those that were spawned.
+fn process_group() -> Option<String> {
+    if let Some(namespace) = variable("PMIX_NAMESPACE") {
+        // PRRTE counts the jobs of a launch from 1 behind an `@`; Open MPI 4 has a plain number.
+        let number: u64 = namespace.rsplit_once('@')?.1.parse().ok()?;
+        return Some(number.saturating_sub(1).to_string());
+    }
+    launcher_option("--pgid")
+}
+
+fn launcher_option(option: &str) -> Option<String> {
+    let line = std::fs::read(format!("/proc/{}/cmdline", parent())).ok()?;
+    let mut words = line.split(|b| *b == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    words.find(|word| word == option)?;
+    words.next()
+}
+
+/// When a process started, in the kernel's ticks since boot: with its number, a name nobody else has.
+fn start_ticks_of(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn file_name_safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-@".contains(c) { c } else { '_' }).collect()
+}

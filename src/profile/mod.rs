@@ -1,0 +1,118 @@
+//! Who this process is, where its record goes, how it ended, and the profile at the end.
+
+mod identity;
+mod signals;
+
+pub(crate) use identity::{Identity, rank_from_environment};
+pub(crate) use signals::watch as watch_signals;
+
+use crate::clock::{self, Moment};
+use crate::lifecycle::{self, Model};
+use crate::{config, measure};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use weir_profile::layout::Ended;
+
+static IDENTITY: RwLock<Option<Arc<Identity>>> = RwLock::new(None);
+/// Whether the record has a file; without one there is no profile.
+static HAS_FILE: AtomicBool = AtomicBool::new(true);
+
+/// How long rank 0 waits for the records of the others after `MPI_Finalize`.
+const MERGE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Finds out who this process is. MPI must be up.
+pub(crate) fn identify(model: Model) {
+    let identity = Identity::find(model);
+    HAS_FILE.store(true, Relaxed);
+    *IDENTITY.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(identity));
+}
+
+pub(crate) fn identity() -> Arc<Identity> {
+    let identity = IDENTITY.read().unwrap_or_else(|e| e.into_inner());
+    identity.clone().unwrap_or_else(|| Arc::new(Identity::default()))
+}
+
+/// `weir_set_application`.
+pub(crate) fn set_application(name: &str) {
+    let mut slot = IDENTITY.write().unwrap_or_else(|e| e.into_inner());
+    if let Some(identity) = slot.as_mut() {
+        Arc::make_mut(identity).application = name.to_string();
+    }
+    measure::with_header(|header| header.application.set(name));
+}
+
+/// Where profiles go, and records while the job runs.
+fn directory() -> PathBuf {
+    match config::variable("WEIR_DIR") {
+        Some(directory) => PathBuf::from(directory),
+        None => identity().directory.clone(),
+    }
+}
+
+/// The folder of this job's records.
+fn records() -> PathBuf {
+    directory().join(format!(".weir-{}", identity().job))
+}
+
+pub(crate) fn record_path() -> PathBuf {
+    let identity = identity();
+    let generation = lifecycle::GENERATION.load(Relaxed);
+    records().join(format!("{}-{}-{}-{generation}.rec", identity.rank, identity.host, std::process::id()))
+}
+
+/// The record cannot have a file: everything goes on in memory.
+pub(crate) fn no_record(path: &Path, error: &std::io::Error) {
+    HAS_FILE.store(false, Relaxed);
+    if identity().rank == 0 {
+        let place = path.parent().and_then(Path::parent).unwrap_or(path).display();
+        config::say(&format!(
+            "cannot write to WEIR_DIR={place}: {error}; the program runs on, there will be no profile"
+        ));
+    }
+}
+
+/// Whether this process, and not a child that shares its memory, is the one being recorded.
+pub(crate) fn is_recorded_process() -> bool {
+    measure::header().is_none_or(|header| header.pid.load(Relaxed) == u64::from(std::process::id()))
+}
+
+/// Notes how the process ended. Safe in a signal handler: it only stores.
+pub(crate) fn mark_end(how: Ended, code: i32) {
+    measure::with_header(|header| {
+        header.end_code.store(i64::from(code) as u64, Relaxed);
+        header.end_ticks.store(clock::ticks(), Relaxed);
+        Moment::now().store(&header.clock_last);
+        header.ended.store(how as u64, Release);
+    });
+}
+
+pub(crate) fn note_fuse(text: &str) {
+    measure::with_header(|header| {
+        header.fuse_blown.store(1, Relaxed);
+        header.note.set(text);
+    });
+}
+
+/// After `MPI_Finalize`: rank 0 merges what all have left into the job's profile.
+pub(crate) fn write() {
+    let identity = identity();
+    if identity.rank != 0 || !records().is_dir() {
+        return;
+    }
+    match weir_profile::finish_job(&records(), &directory(), MERGE_LIMIT) {
+        Ok(Some(path)) => config::say_verbose(|| format!("profile {}", path.display())),
+        Ok(None) => {}
+        Err(error) => config::say(&format!(
+            "no profile written: {error}; the records stay in {}: see `weir report`",
+            records().display()
+        )),
+    }
+}
+
+/// `weir_flush`: the clock in the record is moved on, so that what it says is true as of now.
+pub(crate) fn flush() -> bool {
+    measure::with_header(|header| Moment::now().store(&header.clock_last));
+    measure::header().is_some() && HAS_FILE.load(Relaxed)
+}

@@ -1,0 +1,446 @@
+//! The calls of `MPI_File_*`: one row per function, from which come its wrapper, its `PMPI_` twin, their
+//! large-count forms, the real slots and what `dlsym` answers.
+
+use super::caller::{Caller, Thread};
+use super::real::{Row, Slot};
+use super::shield::shield;
+use super::wrap::{c_name, real_function};
+use crate::abi::{self, Handle};
+use crate::clock::ticks;
+use crate::lifecycle::armed;
+use crate::measure::data::{self, Call, Class, Direction, Meta};
+use crate::measure::handles::{self, Open};
+use crate::measure::lane::Name;
+use crate::measure::pending::{self, Pending};
+use crate::measure::files;
+use crate::config;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use weir_profile::counters::{Module, mpiio::*};
+use weir_profile::layout::Block;
+
+/// An `MPI_File`: an address in every ABI.
+type File = usize;
+type Buffer = *mut c_void;
+/// A place for an `MPI_Status`, an `MPI_Request` or a handle of any size.
+type Place = *mut c_void;
+
+/// What a function that this MPI does not have answers.
+#[cold]
+pub(super) fn missing(name: &CStr) -> c_int {
+    shield((), || config::say(&format!("{} is not in this MPI library", name.to_string_lossy())));
+    abi::current().err_intern
+}
+
+/// One exported function: `$fh`, … name the arguments that `$finish` needs.
+macro_rules! data_call {
+    (plain $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
+        data_call! { @ [fh n ty last] (fh: File, buf: Buffer, n: $count, ty: Handle, last: Place)
+            $p $name $s $($how)* }
+    };
+    (at $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
+        data_call! { @ [fh n ty last] (fh: File, offset: i64, buf: Buffer, n: $count, ty: Handle, last: Place)
+            $p $name $s $($how)* }
+    };
+    (begin $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
+        data_call! { @ [fh n ty ty] (fh: File, buf: Buffer, n: $count, ty: Handle) $p $name $s $($how)* }
+    };
+    (at_begin $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
+        data_call! { @ [fh n ty ty] (fh: File, offset: i64, buf: Buffer, n: $count, ty: Handle)
+            $p $name $s $($how)* }
+    };
+    (@ [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*)
+        $p:literal $name:ident $s:literal $finish:ident $direction:ident $class:ident) => {
+        real_function!(c_name!($p, stringify!($name), $s), fn($($arg: $type),*) -> c_int, missing(NAME));
+        static OP: Name = Name::new(concat!("MPI_File_", stringify!($name), $s));
+
+        #[unsafe(export_name = concat!($p, stringify!($name), $s))]
+        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+            let thread = Thread::current();
+            if !armed() || thread.caller.get() != Caller::App {
+                // SAFETY: the program's own call.
+                return unsafe { real($($arg),*) };
+            }
+            let start = enter(thread);
+            // SAFETY: the program's own call.
+            let answer = unsafe { real($($arg),*) };
+            $finish::<{ Direction::$direction as usize }, { Class::$class as usize }>(
+                thread, start, answer, &OP, $fh, $n as u64, $ty, $last as usize,
+            );
+            answer
+        }
+        pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
+    };
+}
+
+/// Rows `name: shape, how it ends, direction, class`.
+macro_rules! data_calls {
+    ($($name:ident: $shape:ident, $finish:ident $direction:ident $class:ident;)+) => {
+        $(mod $name {
+            pub(super) mod mpi {
+                use super::super::*;
+                data_call! { $shape "MPI_File_" $name "" c_int, $finish $direction $class }
+            }
+            pub(super) mod pmpi {
+                use super::super::*;
+                data_call! { $shape "PMPI_File_" $name "" c_int, $finish $direction $class }
+            }
+            pub(super) mod mpi_c {
+                use super::super::*;
+                data_call! { $shape "MPI_File_" $name "_c" i64, $finish $direction $class }
+            }
+            pub(super) mod pmpi_c {
+                use super::super::*;
+                data_call! { $shape "PMPI_File_" $name "_c" i64, $finish $direction $class }
+            }
+        })+
+        const DATA_ROWS: &[Row] = &[$($name::mpi::ROW, $name::pmpi::ROW, $name::mpi_c::ROW, $name::pmpi_c::ROW),+];
+    };
+}
+
+data_calls! {
+    read: plain, blocking Read Independent;
+    write: plain, blocking Write Independent;
+    read_at: at, blocking Read Independent;
+    write_at: at, blocking Write Independent;
+    read_shared: plain, blocking Read Independent;
+    write_shared: plain, blocking Write Independent;
+    read_all: plain, blocking Read Collective;
+    write_all: plain, blocking Write Collective;
+    read_at_all: at, blocking Read Collective;
+    write_at_all: at, blocking Write Collective;
+    read_ordered: plain, blocking Read Collective;
+    write_ordered: plain, blocking Write Collective;
+    iread: plain, nonblocking Read Nonblocking;
+    iwrite: plain, nonblocking Write Nonblocking;
+    iread_at: at, nonblocking Read Nonblocking;
+    iwrite_at: at, nonblocking Write Nonblocking;
+    iread_shared: plain, nonblocking Read Nonblocking;
+    iwrite_shared: plain, nonblocking Write Nonblocking;
+    iread_all: plain, nonblocking Read Nonblocking;
+    iwrite_all: plain, nonblocking Write Nonblocking;
+    iread_at_all: at, nonblocking Read Nonblocking;
+    iwrite_at_all: at, nonblocking Write Nonblocking;
+    read_all_begin: begin, split_begin Read Split;
+    write_all_begin: begin, split_begin Write Split;
+    read_at_all_begin: at_begin, split_begin Read Split;
+    write_at_all_begin: at_begin, split_begin Write Split;
+    read_ordered_begin: begin, split_begin Read Split;
+    write_ordered_begin: begin, split_begin Write Split;
+}
+
+/// A call that has a file and other arguments but moves no data itself: `$finish` gets the file and
+/// whatever argument it is told about.
+macro_rules! file_call {
+    ($p:literal $name:ident, [$fh:ident $extra:expr] ($($arg:ident: $type:ty),*), $finish:ident) => {
+        real_function!(c_name!($p, stringify!($name)), fn($($arg: $type),*) -> c_int, missing(NAME));
+        static OP: Name = Name::new(concat!("MPI_File_", stringify!($name)));
+
+        #[unsafe(export_name = concat!($p, stringify!($name)))]
+        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+            let thread = Thread::current();
+            if !armed() || thread.caller.get() != Caller::App {
+                // SAFETY: the program's own call.
+                return unsafe { real($($arg),*) };
+            }
+            let start = enter(thread);
+            // SAFETY: the program's own call.
+            let answer = unsafe { real($($arg),*) };
+            $finish(thread, start, answer, &OP, $fh, $extra);
+            answer
+        }
+        pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
+    };
+}
+
+/// Rows `name: (arguments), the file and an extra value for the function that counts the call`.
+macro_rules! file_calls {
+    ($($name:ident: $args:tt, $roles:tt $finish:ident;)+) => {
+        $(mod $name {
+            pub(super) mod mpi {
+                use super::super::*;
+                file_call! { "MPI_File_" $name, $roles $args, $finish }
+            }
+            pub(super) mod pmpi {
+                use super::super::*;
+                file_call! { "PMPI_File_" $name, $roles $args, $finish }
+            }
+        })+
+        const FILE_ROWS: &[Row] = &[$($name::mpi::ROW, $name::pmpi::ROW),+];
+    };
+}
+
+file_calls! {
+    read_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Read as usize] split_end;
+    write_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Write as usize] split_end;
+    read_at_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Read as usize] split_end;
+    write_at_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Write as usize] split_end;
+    read_ordered_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Read as usize] split_end;
+    write_ordered_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Write as usize] split_end;
+    sync: (fh: File), [fh 0] synced;
+    set_size: (fh: File, size: i64), [fh 0] resized;
+    preallocate: (fh: File, size: i64), [fh 0] resized;
+    set_view: (fh: File, displacement: i64, etype: Handle, filetype: Handle, datarep: *const c_char, info: Handle),
+        [fh info] view_set;
+    set_info: (fh: File, info: Handle), [fh info] info_set;
+}
+
+/// What `dlsym` may be asked for.
+pub(super) static ROWS: &[Row] = &{
+    let mut rows = [const { NO_ROW }; DATA_ROWS.len() + FILE_ROWS.len()];
+    let mut i = 0;
+    while i < rows.len() {
+        rows[i] = if i < DATA_ROWS.len() { copy(&DATA_ROWS[i]) } else { copy(&FILE_ROWS[i - DATA_ROWS.len()]) };
+        i += 1;
+    }
+    rows
+};
+static NO_SLOT: Slot = Slot::new(std::ptr::null());
+const NO_ROW: Row = Row { name: c"", wrapper: std::ptr::null(), slot: &NO_SLOT, stub: std::ptr::null() };
+const fn copy(row: &Row) -> Row {
+    Row { name: row.name, wrapper: row.wrapper, slot: row.slot, stub: row.stub }
+}
+
+/// The program is about to enter MPI.
+#[inline(always)]
+pub(super) fn enter(thread: &Thread) -> u64 {
+    thread.caller.set(Caller::Mpi);
+    thread.file_ticks.set(0);
+    thread.file_bytes.set(0);
+    ticks()
+}
+
+/// It is back.
+#[inline(always)]
+fn leave(thread: &Thread) -> u64 {
+    let end = ticks();
+    thread.caller.set(Caller::App);
+    end
+}
+
+const fn direction(index: usize) -> Direction {
+    if index == Direction::Write as usize { Direction::Write } else { Direction::Read }
+}
+
+const fn class(index: usize) -> Class {
+    if index == Class::Collective as usize { Class::Collective } else { Class::Independent }
+}
+
+/// Counters of a file: those of its handle, or of "other files" when the handle is not known.
+#[inline(always)]
+fn block_of(fh: File) -> Option<&'static Block> {
+    match handles::find(fh) {
+        Some(open) => Some(open.block()),
+        None => unknown_file(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn unknown_file() -> Option<&'static Block> {
+    shield(None, || {
+        crate::measure::with_header(|h| _ = h.dropped.handles.fetch_add(1, Relaxed));
+        files::other(Module::Mpiio)
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn failed(thread: &Thread, fh: File) {
+    if let Some(open) = handles::find(fh) {
+        data::count(thread, open.block(), MPIIO_ERRORS);
+    }
+}
+
+/// A blocking data call returned.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn blocking<const DIRECTION: usize, const CLASS: usize>(
+    thread: &Thread,
+    start_ticks: u64,
+    answer: c_int,
+    op: &'static Name,
+    fh: File,
+    count: u64,
+    datatype: Handle,
+    _status: usize,
+) {
+    let end_ticks = leave(thread);
+    if answer != 0 {
+        return failed(thread, fh);
+    }
+    let Some(block) = block_of(fh) else { return };
+    let bytes = count.wrapping_mul(type_size(thread, datatype));
+    let call = Call { op, direction: direction(DIRECTION), start_ticks, end_ticks, bytes };
+    data::mpiio(thread, block, class(CLASS), &call, end_ticks.wrapping_sub(start_ticks));
+}
+
+/// A nonblocking call was issued; it is counted when it completes.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn nonblocking<const DIRECTION: usize, const CLASS: usize>(
+    thread: &Thread,
+    start_ticks: u64,
+    answer: c_int,
+    op: &'static Name,
+    fh: File,
+    count: u64,
+    datatype: Handle,
+    request: usize,
+) {
+    let issued_ticks = leave(thread);
+    if answer != 0 {
+        return failed(thread, fh);
+    }
+    let Some(block) = block_of(fh) else { return };
+    let bytes = count.wrapping_mul(type_size(thread, datatype));
+    // SAFETY: the call succeeded, so the program's place holds a request.
+    let request = unsafe { abi::current().load_handle(std::ptr::with_exposed_provenance(request)) };
+    let issue_ticks = issued_ticks.wrapping_sub(start_ticks);
+    shield((), || {
+        let pending = Pending::new(block, op, direction(DIRECTION), bytes, start_ticks, issue_ticks);
+        let untracked = if request == abi::current().request_null {
+            Some(pending)
+        } else {
+            pending::issue(request, pending)
+        };
+        if let Some(pending) = untracked {
+            pending.complete(thread, issued_ticks, 0);
+        }
+    });
+}
+
+/// The first half of a split collective returned.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn split_begin<const DIRECTION: usize, const CLASS: usize>(
+    thread: &Thread,
+    start_ticks: u64,
+    answer: c_int,
+    _op: &'static Name,
+    fh: File,
+    count: u64,
+    datatype: Handle,
+    _: usize,
+) {
+    let end_ticks = leave(thread);
+    if answer != 0 {
+        return failed(thread, fh);
+    }
+    if let Some(Open { split, .. }) = handles::find(fh) {
+        split.start_ticks.store(start_ticks, Relaxed);
+        split.inside_ticks.store(end_ticks.wrapping_sub(start_ticks), Relaxed);
+        split.bytes.store(count.wrapping_mul(type_size(thread, datatype)), Relaxed);
+        split.file_ticks.store(thread.file_ticks.get(), Relaxed);
+        split.file_bytes.store(thread.file_bytes.get(), Relaxed);
+    }
+}
+
+/// The second half returned: now the call is complete.
+fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, op: &'static Name, fh: File, direction_index: usize) {
+    let end_ticks = leave(thread);
+    if answer != 0 {
+        return failed(thread, fh);
+    }
+    let Some(open) = handles::find(fh) else { return };
+    let split = &open.split;
+    let start_ticks = split.start_ticks.swap(0, Relaxed);
+    if start_ticks == 0 {
+        return;
+    }
+    thread.file_ticks.set(thread.file_ticks.get() + split.file_ticks.load(Relaxed));
+    thread.file_bytes.set(thread.file_bytes.get() + split.file_bytes.load(Relaxed));
+    let bytes = split.bytes.load(Relaxed);
+    let inside = split.inside_ticks.load(Relaxed) + end_ticks.wrapping_sub(second_ticks);
+    let call = Call { op, direction: direction(direction_index), start_ticks, end_ticks, bytes };
+    data::mpiio(thread, open.block(), Class::Split, &call, inside);
+}
+
+const NO: usize = usize::MAX;
+
+/// Counts a call that is not about data.
+fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, counter: usize) -> Option<u64> {
+    let end = leave(thread);
+    if answer != 0 {
+        failed(thread, fh);
+        return None;
+    }
+    let block = block_of(fh)?;
+    data::meta(thread, block, Meta { counter, time: MPIIO_F_META_TIME, first: NO, last: NO }, start, end);
+    Some(end)
+}
+
+fn synced(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, _: usize) {
+    if let Some(end) = noted(thread, start, answer, fh, MPIIO_SYNCS) {
+        data::activity(thread, start, end);
+    }
+}
+
+fn resized(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, _: usize) {
+    noted(thread, start, answer, fh, MPIIO_RESIZES);
+}
+
+fn view_set(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, info: Handle) {
+    if noted(thread, start, answer, fh, MPIIO_VIEWS).is_some() {
+        note_hints(thread, fh, info);
+    }
+}
+
+fn info_set(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, info: Handle) {
+    if noted(thread, start, answer, fh, NO).is_some() {
+        note_hints(thread, fh, info);
+    }
+}
+
+pub(super) fn note_hints(thread: &Thread, fh: File, info: Handle) {
+    let abi = abi::current();
+    if abi.argument(info) != abi.info_null
+        && let Some(open) = handles::find(fh)
+    {
+        data::count(thread, open.block(), MPIIO_HINTS);
+    }
+}
+
+/// Sizes of the datatypes the owner's thread used last. A handle is used again only after `MPI_Type_free`,
+/// which clears its entry.
+struct KnownType {
+    handle: AtomicUsize,
+    size_bytes: AtomicU64,
+}
+const KNOWN_TYPES: usize = 64;
+static TYPES: [KnownType; KNOWN_TYPES] =
+    [const { KnownType { handle: AtomicUsize::new(0), size_bytes: AtomicU64::new(0) } }; KNOWN_TYPES];
+
+#[inline(always)]
+fn type_size(thread: &Thread, datatype: Handle) -> u64 {
+    let known = &TYPES[((datatype >> 4) ^ datatype) & (KNOWN_TYPES - 1)];
+    if data::owns_lane(thread) && known.handle.load(Relaxed) == datatype {
+        return known.size_bytes.load(Relaxed);
+    }
+    learn_type(thread, known, datatype)
+}
+
+#[cold]
+#[inline(never)]
+fn learn_type(thread: &Thread, known: &KnownType, datatype: Handle) -> u64 {
+    let abi = abi::current();
+    let predefined = (abi.predefined_size)(abi.argument(datatype));
+    let size = if predefined > 0 { predefined } else { shield(0, || abi::ask_type_size(datatype)) };
+    if data::owns_lane(thread) {
+        known.handle.store(0, Relaxed);
+        known.size_bytes.store(size, Relaxed);
+        known.handle.store(datatype, Relaxed);
+    }
+    size
+}
+
+/// `MPI_Type_free`: the handle may come back as another type.
+pub(super) fn forget_type(datatype: Handle) {
+    let abi = abi::current();
+    let datatype = abi.argument(datatype);
+    for known in &TYPES {
+        if abi.argument(known.handle.load(Relaxed)) == datatype {
+            known.handle.store(0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! POSIX calls that open, close, duplicate, seek, sync, resize or map.
+
+use super::caller::{Caller, Thread};
+use super::posix::missing;
+use super::shield::shield;
+use super::wrap::{c_name, real_function};
+use crate::clock::ticks;
+use crate::lifecycle::armed;
+use crate::measure::data::{self, Meta};
+use crate::measure::files;
+use libc::{c_char, c_int, c_uint, c_void, mode_t, off_t, off64_t, size_t};
+use weir_profile::counters::{Module, posix::*};
+use weir_profile::layout::Block;
+
+const NO: usize = usize::MAX;
+const OPEN: Meta = Meta {
+    counter: POSIX_OPENS,
+    time: POSIX_F_META_TIME,
+    first: POSIX_F_OPEN_START_TIMESTAMP,
+    last: POSIX_F_OPEN_END_TIMESTAMP,
+};
+const CLOSE: Meta = Meta {
+    counter: NO,
+    time: POSIX_F_META_TIME,
+    first: POSIX_F_CLOSE_START_TIMESTAMP,
+    last: POSIX_F_CLOSE_END_TIMESTAMP,
+};
+
+const fn counted(counter: usize) -> Meta {
+    Meta { counter, time: POSIX_F_META_TIME, first: NO, last: NO }
+}
+
+#[inline(always)]
+fn observing() -> bool {
+    armed() && Thread::current().caller.get() != Caller::Weir
+}
+
+/// Rows `function(arguments): path, directory, flags`.
+macro_rules! open_calls {
+    ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $directory:expr, $flags:expr;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+                if !observing() {
+                    // SAFETY: the program's own call.
+                    return unsafe { real($($arg),*) };
+                }
+                let start = ticks();
+                // SAFETY: the program's own call.
+                let fd = unsafe { real($($arg),*) };
+                if fd >= 0 {
+                    opened(fd, $path, $directory, $flags, start);
+                }
+                fd
+            }
+        }
+    )+};
+}
+
+// The mode is there only when the flags create; reading a register that was not set harms nobody.
+open_calls! {
+    open(path: *const c_char, flags: c_int, mode: mode_t): path, None, flags;
+    open64(path: *const c_char, flags: c_int, mode: mode_t): path, None, flags;
+    __open_2(path: *const c_char, flags: c_int): path, None, flags;
+    __open64_2(path: *const c_char, flags: c_int): path, None, flags;
+    openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t): path, Some(directory), flags;
+    openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t): path, Some(directory), flags;
+    __openat_2(directory: c_int, path: *const c_char, flags: c_int): path, Some(directory), flags;
+    __openat64_2(directory: c_int, path: *const c_char, flags: c_int): path, Some(directory), flags;
+    creat(path: *const c_char, mode: mode_t): path, None, libc::O_CREAT;
+    creat64(path: *const c_char, mode: mode_t): path, None, libc::O_CREAT;
+}
+
+/// A descriptor was opened: from now on it is known which file it is, or that it is none of ours.
+fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int, start: u64) {
+    let end = ticks();
+    let thread = Thread::current();
+    let by_mpi = thread.caller.get() == Caller::Mpi;
+    shield((), || {
+        let block = if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 {
+            None
+        } else {
+            // SAFETY: the program's path; the call with it succeeded.
+            unsafe { files::absolute(path, directory) }
+                .filter(|p| if by_mpi { files::is_mpi_file(p) } else { files::wanted(p, false) })
+                .and_then(|p| files::block(&p, Module::Posix))
+        };
+        files::forget_fd(fd);
+        files::note_fd(Module::Posix, fd, block);
+        if let Some(block) = block {
+            data::meta(thread, block, OPEN, start, end);
+            data::set_position(thread, block, 0);
+        }
+    });
+}
+
+/// Rows `function(descriptor, …) -> answer: what to count, and what else follows from the answer`.
+macro_rules! fd_calls {
+    ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr, $then:expr;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
+                if observing() && let Some(block) = files::of_fd(Module::Posix, $fd) {
+                    let start = ticks();
+                    // SAFETY: the program's own call.
+                    let answer = unsafe { real($fd $(, $arg)*) };
+                    if answer >= 0 {
+                        let end = ticks();
+                        let thread = Thread::current();
+                        data::meta(thread, block, $meta, start, end);
+                        let then: fn(&Thread, &'static Block, $answer, u64, u64) = $then;
+                        then(thread, block, answer, start, end);
+                    }
+                    return answer;
+                }
+                // SAFETY: the program's own call.
+                unsafe { real($fd $(, $arg)*) }
+            }
+        }
+    )+};
+}
+
+fd_calls! {
+    lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t:
+        counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
+    lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t:
+        counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
+    fsync(fd: c_int) -> c_int:
+        counted(POSIX_FSYNCS), |thread, _, _, start, end| data::activity(thread, start, end);
+    fdatasync(fd: c_int) -> c_int:
+        counted(POSIX_FDSYNCS), |thread, _, _, start, end| data::activity(thread, start, end);
+    ftruncate(fd: c_int, size: off_t) -> c_int: counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
+    ftruncate64(fd: c_int, size: off64_t) -> c_int: counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
+}
+
+mod close {
+    use super::*;
+    real_function!(c"close", fn(fd: c_int) -> c_int, missing());
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn close(fd: c_int) -> c_int {
+        if !observing() {
+            // SAFETY: the program's own call.
+            return unsafe { real(fd) };
+        }
+        let block = files::known_fd(fd);
+        // Before the call: afterwards the number may be another thread's file.
+        files::forget_fd(fd);
+        let start = ticks();
+        // SAFETY: the program's own call.
+        let answer = unsafe { real(fd) };
+        if let Some(block) = block {
+            data::meta(Thread::current(), block, CLOSE, start, ticks());
+        }
+        answer
+    }
+}
+
+/// Ranges of descriptors that are closed at once.
+mod close_range {
+    use super::*;
+    real_function!(c"close_range", fn(first: c_uint, last: c_uint, flags: c_int) -> c_int, missing());
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        // With CLOSE_RANGE_CLOEXEC they stay open.
+        if observing() && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+            files::forget_fds(first as usize, last as usize);
+        }
+        // SAFETY: the program's own call.
+        unsafe { real(first, last, flags) }
+    }
+}
+
+/// Rows `function(arguments): from, to or the answer`.
+macro_rules! dup_calls {
+    ($($name:ident ($($arg:ident: $type:ty),*): $from:expr, if $when:expr;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+                // SAFETY: the program's own call.
+                let answer = unsafe { real($($arg),*) };
+                if observing() && $when && answer >= 0 && answer != $from {
+                    duplicated($from, answer);
+                }
+                answer
+            }
+        }
+    )+};
+}
+
+dup_calls! {
+    dup(fd: c_int): fd, if true;
+    dup2(fd: c_int, to: c_int): fd, if true;
+    dup3(fd: c_int, to: c_int, flags: c_int): fd, if true;
+    fcntl(fd: c_int, command: c_int, argument: usize): fd,
+        if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
+    fcntl64(fd: c_int, command: c_int, argument: usize): fd,
+        if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
+}
+
+fn duplicated(from: c_int, to: c_int) {
+    shield((), || {
+        if let Some(block) = files::copy_fd(from, to) {
+            data::count(Thread::current(), block, POSIX_DUPS);
+        }
+    });
+}
+
+/// Rows of `mmap`: a mapping of a file is counted; what is read or written through it cannot be seen.
+macro_rules! map_calls {
+    ($($name:ident $offset:ty;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(
+                c_name!(stringify!($name)),
+                fn(at: *mut c_void, n: size_t, prot: c_int, flags: c_int, fd: c_int, offset: $offset) -> *mut c_void,
+                libc::MAP_FAILED
+            );
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(
+                at: *mut c_void, n: size_t, prot: c_int, flags: c_int, fd: c_int, offset: $offset,
+            ) -> *mut c_void {
+                // SAFETY: the program's own call.
+                let answer = unsafe { real(at, n, prot, flags, fd, offset) };
+                if observing()
+                    && fd >= 0
+                    && answer != libc::MAP_FAILED
+                    && let Some(block) = files::known_fd(fd)
+                {
+                    data::count(Thread::current(), block, POSIX_MMAPS);
+                }
+                answer
+            }
+        }
+    )+};
+}
+
+map_calls! {
+    mmap off_t;
+    mmap64 off64_t;
+}

@@ -1,0 +1,270 @@
+//! The few functions that need a hand: the life of MPI, opening and closing files, freeing a datatype,
+//! and the ways a process can end.
+
+use super::caller::{Caller, Thread};
+use super::mpi::{enter, missing, note_hints};
+use super::real::Row;
+use super::shield::shield;
+use super::wrap::{c_name, real_function};
+use crate::abi::{self, Handle};
+use crate::clock::ticks;
+use crate::lifecycle::{self, Model, armed};
+use crate::measure::data::{self, Meta};
+use crate::measure::{files, handles, pending};
+use crate::profile;
+use std::ffi::{c_char, c_int, c_void};
+use weir_profile::counters::{Module, mpiio::*};
+use weir_profile::layout::{Block, Ended};
+
+type Place = *mut c_void;
+
+/// An exported function whose body is written by hand; `$body` calls `real`.
+macro_rules! special {
+    ($($module:ident: [$($symbol:literal as $form:ident),+] $args:tt $body:ident;)+) => {
+        $(mod $module {
+            $(pub(super) mod $form {
+                use super::super::*;
+                special! { @ $symbol $args $body }
+            })+
+        })+
+        pub(super) static ROWS: &[Row] = &[$($($module::$form::ROW),+),+];
+    };
+    (@ $symbol:literal ($($arg:ident: $type:ty),*) $body:ident) => {
+        real_function!(c_name!($symbol), fn($($arg: $type),*) -> c_int, missing(NAME));
+
+        #[unsafe(export_name = $symbol)]
+        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+            // SAFETY: the program's own call, made once by `$body`.
+            $body($($arg,)* || unsafe { real($($arg),*) })
+        }
+        pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
+    };
+}
+
+special! {
+    init: ["MPI_Init" as mpi, "PMPI_Init" as pmpi] (argc: *mut c_int, argv: Place) init;
+    init_thread: ["MPI_Init_thread" as mpi, "PMPI_Init_thread" as pmpi]
+        (argc: *mut c_int, argv: Place, required: c_int, provided: *mut c_int) init_thread;
+    finalize: ["MPI_Finalize" as mpi, "PMPI_Finalize" as pmpi] () finalize;
+    session_init: ["MPI_Session_init" as mpi, "PMPI_Session_init" as pmpi]
+        (info: Handle, errhandler: Handle, session: Place) session_init;
+    session_finalize: ["MPI_Session_finalize" as mpi, "PMPI_Session_finalize" as pmpi]
+        (session: Place) session_finalize;
+    abort: ["MPI_Abort" as mpi, "PMPI_Abort" as pmpi] (comm: Handle, code: c_int) abort;
+    open: ["MPI_File_open" as mpi, "PMPI_File_open" as pmpi]
+        (comm: Handle, name: *const c_char, mode: c_int, info: Handle, fh: *mut usize) open;
+    close: ["MPI_File_close" as mpi, "PMPI_File_close" as pmpi] (fh: *mut usize) close;
+    delete: ["MPI_File_delete" as mpi, "PMPI_File_delete" as pmpi] (name: *const c_char, info: Handle) delete;
+    type_free: ["MPI_Type_free" as mpi, "PMPI_Type_free" as pmpi] (datatype: Place) type_free;
+}
+
+/// Runs the real call as the MPI library, unless it already is.
+fn as_mpi(real: impl FnOnce() -> c_int) -> c_int {
+    let thread = Thread::current();
+    let caller = thread.caller.replace(Caller::Mpi);
+    let answer = real();
+    thread.caller.set(caller);
+    answer
+}
+
+fn from_app() -> bool {
+    Thread::current().caller.get() == Caller::App
+}
+
+fn initialise(model: Model, real: impl FnOnce() -> c_int) -> c_int {
+    if !from_app() {
+        return real();
+    }
+    let answer = as_mpi(real);
+    if answer == 0 {
+        shield((), || lifecycle::initialised(model));
+    }
+    answer
+}
+
+fn init(_: *mut c_int, _: Place, real: impl FnOnce() -> c_int) -> c_int {
+    initialise(Model::World, real)
+}
+
+fn init_thread(_: *mut c_int, _: Place, _: c_int, _: *mut c_int, real: impl FnOnce() -> c_int) -> c_int {
+    initialise(Model::World, real)
+}
+
+fn session_init(_: Handle, _: Handle, _: Place, real: impl FnOnce() -> c_int) -> c_int {
+    initialise(Model::Session, real)
+}
+
+/// The record is complete before MPI goes down; the profile is written after, when every process has
+/// got this far.
+fn finalise(real: impl FnOnce() -> c_int) -> c_int {
+    if !from_app() {
+        return real();
+    }
+    let last = shield(false, || {
+        if armed() {
+            let thread = Thread::current();
+            let now = ticks();
+            pending::take_all().iter().for_each(|pending| pending.complete(thread, now, 0));
+        }
+        lifecycle::finalising()
+    });
+    let answer = as_mpi(real);
+    if last {
+        shield((), lifecycle::finalised);
+    }
+    answer
+}
+
+fn finalize(real: impl FnOnce() -> c_int) -> c_int {
+    finalise(real)
+}
+
+fn session_finalize(_: Place, real: impl FnOnce() -> c_int) -> c_int {
+    finalise(real)
+}
+
+fn abort(_: Handle, code: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if armed() {
+        shield((), || profile::mark_end(Ended::Aborted, code));
+        lifecycle::switch_off();
+    }
+    real()
+}
+
+fn open(
+    comm: Handle,
+    name: *const c_char,
+    _mode: c_int,
+    info: Handle,
+    fh: *mut usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let thread = Thread::current();
+    if thread.caller.get() != Caller::App {
+        return real();
+    }
+    // Registered first, so that the POSIX calls beneath are known to be about this file.
+    let block = shield(None, || {
+        lifecycle::ensure_armed(Model::World);
+        if armed() { mpi_block(name) } else { None }
+    });
+    let Some(block) = block else { return as_mpi(real) };
+    let start = enter(thread);
+    let answer = real();
+    let end = ticks();
+    thread.caller.set(Caller::App);
+    if answer != 0 {
+        data::count(thread, block, MPIIO_ERRORS);
+        return answer;
+    }
+    shield((), || {
+        let mut size = 1;
+        // SAFETY: the communicator the program just used.
+        unsafe { abi::comm_size(comm, &mut size) };
+        let counter = if size > 1 { MPIIO_COLL_OPENS } else { MPIIO_INDEP_OPENS };
+        let meta = Meta {
+            counter,
+            time: MPIIO_F_META_TIME,
+            first: MPIIO_F_OPEN_START_TIMESTAMP,
+            last: MPIIO_F_OPEN_END_TIMESTAMP,
+        };
+        let thread = Thread::current();
+        data::meta(thread, block, meta, start, end);
+        // SAFETY: the call succeeded, so the handle is there.
+        let handle = unsafe { *fh };
+        handles::insert(handle, block);
+        note_hints(thread, handle, info);
+    });
+    answer
+}
+
+/// Counters of a file that MPI opens; a prefix such as `ufs:` names the driver, not the file.
+fn mpi_block(name: *const c_char) -> Option<&'static Block> {
+    // SAFETY: MPI takes a C string.
+    let path = unsafe { std::ffi::CStr::from_ptr(name.as_ref()?) }.to_string_lossy();
+    let plain = match path.split_once(':') {
+        Some((driver, rest)) if driver.len() > 1 && driver.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,
+        _ => &path,
+    };
+    let plain = std::ffi::CString::new(plain).ok()?;
+    // SAFETY: a C string.
+    let path = unsafe { files::absolute(plain.as_ptr(), None) }?;
+    files::wanted(&path, true).then(|| files::block(&path, Module::Mpiio)).flatten()
+}
+
+fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
+    let thread = Thread::current();
+    if !armed() || thread.caller.get() != Caller::App || fh.is_null() {
+        return real();
+    }
+    // SAFETY: not null, and MPI takes the address of a handle.
+    let handle = unsafe { *fh };
+    let block = handles::find(handle).map(|open| open.block());
+    // The handle may be used again by another thread as soon as the real call is done with it.
+    shield((), || handles::remove(handle));
+    let start = enter(thread);
+    let answer = real();
+    let end = ticks();
+    thread.caller.set(Caller::App);
+    if let Some(block) = block {
+        let meta = Meta {
+            counter: usize::MAX,
+            time: MPIIO_F_META_TIME,
+            first: MPIIO_F_CLOSE_START_TIMESTAMP,
+            last: MPIIO_F_CLOSE_END_TIMESTAMP,
+        };
+        data::meta(thread, block, meta, start, end);
+    }
+    answer
+}
+
+fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int {
+    let thread = Thread::current();
+    if !armed() || thread.caller.get() != Caller::App {
+        return real();
+    }
+    let start = enter(thread);
+    let answer = real();
+    let end = ticks();
+    thread.caller.set(Caller::App);
+    if answer == 0
+        && let Some(block) = shield(None, || mpi_block(name))
+    {
+        let none = usize::MAX;
+        let meta = Meta { counter: MPIIO_DELETES, time: MPIIO_F_META_TIME, first: none, last: none };
+        data::meta(thread, block, meta, start, end);
+    }
+    answer
+}
+
+fn type_free(datatype: Place, real: impl FnOnce() -> c_int) -> c_int {
+    if armed() && !datatype.is_null() {
+        // SAFETY: MPI takes the address of a handle.
+        super::mpi::forget_type(unsafe { abi::current().load_handle(datatype) });
+    }
+    real()
+}
+
+/// Ends that skip `exit`'s handlers.
+macro_rules! sudden_ends {
+    ($($module:ident $symbol:literal;)+) => {$(
+        mod $module {
+            use super::*;
+            real_function!(c_name!($symbol), fn(code: c_int) -> c_int, 0);
+
+            #[unsafe(export_name = $symbol)]
+            unsafe extern "C" fn wrapper(code: c_int) -> c_int {
+                if armed() && profile::is_recorded_process() {
+                    lifecycle::exiting(code);
+                }
+                // SAFETY: the program's own call; it does not return.
+                unsafe { real(code) }
+            }
+        }
+    )+};
+}
+
+sudden_ends! {
+    exit_now "_exit";
+    exit_now_c99 "_Exit";
+}

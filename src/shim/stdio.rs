@@ -1,0 +1,258 @@
+//! Calls on `FILE *` streams.
+
+use super::caller::{Caller, Thread};
+use super::posix::missing;
+use super::shield::shield;
+use super::wrap::{c_name, real_function};
+use crate::clock::ticks;
+use crate::lifecycle::armed;
+use crate::measure::data::{self, Call, Direction, Meta};
+use crate::measure::files;
+use crate::measure::lane::Name;
+use libc::{FILE, c_char, c_int, c_long, c_void, off_t, off64_t, size_t, ssize_t};
+use weir_profile::counters::{Module, stdio::*};
+use weir_profile::layout::Block;
+
+const NO: usize = usize::MAX;
+
+const fn opening(counter: usize) -> Meta {
+    Meta {
+        counter,
+        time: STDIO_F_META_TIME,
+        first: STDIO_F_OPEN_START_TIMESTAMP,
+        last: STDIO_F_OPEN_END_TIMESTAMP,
+    }
+}
+const CLOSE: Meta = Meta {
+    counter: NO,
+    time: STDIO_F_META_TIME,
+    first: STDIO_F_CLOSE_START_TIMESTAMP,
+    last: STDIO_F_CLOSE_END_TIMESTAMP,
+};
+
+const fn counted(counter: usize) -> Meta {
+    Meta { counter, time: STDIO_F_META_TIME, first: NO, last: NO }
+}
+
+#[inline(always)]
+pub(super) fn observing() -> bool {
+    armed() && Thread::current().caller.get() != Caller::Weir
+}
+
+/// Counters of the file behind a stream.
+#[inline(always)]
+pub(super) fn of_stream(stream: *mut FILE) -> Option<&'static Block> {
+    if stream.is_null() {
+        return None;
+    }
+    // SAFETY: a stream of the program's; one without a descriptor answers -1.
+    files::of_fd(Module::Stdio, unsafe { libc::fileno(stream) })
+}
+
+/// A data call returned; `bytes` is `None` when it failed or met the end of the file.
+#[inline(never)]
+pub(super) fn done<const DIRECTION: usize>(block: &'static Block, op: &'static Name, start_ticks: u64, bytes: Option<u64>) {
+    let end_ticks = ticks();
+    let direction = if DIRECTION == Direction::Write as usize { Direction::Write } else { Direction::Read };
+    let call = Call { op, direction, start_ticks, end_ticks, bytes: bytes.unwrap_or(0) };
+    data::stdio(Thread::current(), block, &call);
+}
+
+/// Rows `function(arguments) -> answer: stream, direction, bytes it moved`.
+macro_rules! data_calls {
+    ($($name:ident ($($arg:ident: $type:ty),*) -> $answer:ty: $stream:ident, $direction:ident,
+        |$result:ident| $bytes:expr, else $missing:expr;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
+            static OP: Name = Name::new(stringify!($name));
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> $answer {
+                if observing() && let Some(block) = of_stream($stream) {
+                    let start = ticks();
+                    // SAFETY: the program's own call.
+                    let $result = unsafe { real($($arg),*) };
+                    done::<{ Direction::$direction as usize }>(block, &OP, start, $bytes);
+                    return $result;
+                }
+                // SAFETY: the program's own call.
+                unsafe { real($($arg),*) }
+            }
+        }
+    )+};
+}
+
+/// Length of a C string that the program passed or the C library filled.
+fn length(text: *const c_char) -> Option<u64> {
+    // SAFETY: null, or a C string by the contract of `fputs` and `fgets`.
+    (!text.is_null()).then(|| unsafe { libc::strlen(text) } as u64)
+}
+
+data_calls! {
+    fread(to: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
+        stream, Read, |items| Some((items * size) as u64), else 0;
+    fwrite(from: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
+        stream, Write, |items| Some((items * size) as u64), else 0;
+    fread_unlocked(to: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
+        stream, Read, |items| Some((items * size) as u64), else 0;
+    fwrite_unlocked(from: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
+        stream, Write, |items| Some((items * size) as u64), else 0;
+    __fread_chk(to: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
+        stream, Read, |items| Some((items * size) as u64), else 0;
+    fgets(to: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char:
+        stream, Read, |text| length(text), else std::ptr::null_mut();
+    __fgets_chk(to: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char:
+        stream, Read, |text| length(text), else std::ptr::null_mut();
+    fgetc(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
+    getc(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
+    getw(stream: *mut FILE) -> c_int: stream, Read, |_w| Some(4), else missing();
+    getline(to: *mut *mut c_char, n: *mut size_t, stream: *mut FILE) -> ssize_t:
+        stream, Read, |n| u64::try_from(n).ok(), else missing();
+    getdelim(to: *mut *mut c_char, n: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t:
+        stream, Read, |n| u64::try_from(n).ok(), else missing();
+    fputs(text: *const c_char, stream: *mut FILE) -> c_int:
+        stream, Write, |c| if c >= 0 { length(text) } else { None }, else missing();
+    fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int:
+        stream, Write, |c| if c >= 0 { length(text) } else { None }, else missing();
+    fputc(c: c_int, stream: *mut FILE) -> c_int: stream, Write, |c| (c >= 0).then_some(1), else missing();
+    putc(c: c_int, stream: *mut FILE) -> c_int: stream, Write, |c| (c >= 0).then_some(1), else missing();
+    putw(word: c_int, stream: *mut FILE) -> c_int: stream, Write, |c| (c == 0).then_some(4), else missing();
+}
+
+/// Rows `function(arguments): path, how it is counted`; each answers a stream.
+macro_rules! open_calls {
+    ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $meta:expr;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> *mut FILE {
+                if !observing() {
+                    // SAFETY: the program's own call.
+                    return unsafe { real($($arg),*) };
+                }
+                let start = ticks();
+                // SAFETY: the program's own call.
+                let stream = unsafe { real($($arg),*) };
+                if !stream.is_null() {
+                    opened(stream, $path, $meta, start);
+                }
+                stream
+            }
+        }
+    )+};
+}
+
+open_calls! {
+    fopen(path: *const c_char, mode: *const c_char): Some(path), opening(STDIO_OPENS);
+    fopen64(path: *const c_char, mode: *const c_char): Some(path), opening(STDIO_OPENS);
+    fdopen(fd: c_int, mode: *const c_char): None, opening(STDIO_FDOPENS);
+    freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE): Some(path), opening(STDIO_OPENS);
+    freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE): Some(path), opening(STDIO_OPENS);
+}
+
+/// A stream was opened, by path or on a descriptor that is open already.
+fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64) {
+    let end = ticks();
+    let thread = Thread::current();
+    shield((), || {
+        // SAFETY: the stream was opened just now.
+        let fd = unsafe { libc::fileno(stream) };
+        let block = match path {
+            Some(path) => {
+                files::forget_fd(fd);
+                // SAFETY: the program's path; the call with it succeeded.
+                let block = unsafe { files::absolute(path, None) }
+                    .filter(|p| files::wanted(p, false))
+                    .and_then(|p| files::block(&p, Module::Stdio));
+                files::note_fd(Module::Stdio, fd, block);
+                block
+            }
+            None => files::of_fd(Module::Stdio, fd),
+        };
+        if let Some(block) = block {
+            data::meta(thread, block, meta, start, end);
+        }
+    });
+}
+
+mod fclose {
+    use super::*;
+    real_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+        if !observing() || stream.is_null() {
+            // SAFETY: the program's own call.
+            return unsafe { real(stream) };
+        }
+        // SAFETY: the program's stream, still open.
+        let fd = unsafe { libc::fileno(stream) };
+        let block = files::known_stream(fd);
+        // Before the call: afterwards the number may be another thread's file.
+        files::forget_fd(fd);
+        let start = ticks();
+        // SAFETY: the program's own call.
+        let answer = unsafe { real(stream) };
+        if let Some(block) = block {
+            data::meta(Thread::current(), block, CLOSE, start, ticks());
+        }
+        answer
+    }
+}
+
+/// Rows `function(stream, …) -> answer: what is counted`.
+macro_rules! stream_calls {
+    ($($name:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr, $moves:literal;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {
+                if observing() && let Some(block) = of_stream($stream) {
+                    let start = ticks();
+                    // SAFETY: the program's own call.
+                    let answer = unsafe { real($stream $(, $arg)*) };
+                    let end = ticks();
+                    let thread = Thread::current();
+                    data::meta(thread, block, $meta, start, end);
+                    if $moves {
+                        data::activity(thread, start, end);
+                    }
+                    return answer;
+                }
+                // SAFETY: the program's own call.
+                unsafe { real($stream $(, $arg)*) }
+            }
+        }
+    )+};
+}
+
+/// The answer of a function that does not exist and may return nothing.
+trait Missing {
+    fn missing() -> Self;
+}
+impl Missing for c_int {
+    fn missing() -> c_int {
+        missing()
+    }
+}
+impl Missing for () {
+    fn missing() {}
+}
+fn missing_stream<M: Missing>() -> M {
+    M::missing()
+}
+
+stream_calls! {
+    fflush(stream: *mut FILE) -> c_int: counted(STDIO_FLUSHES), true;
+    fseek(stream: *mut FILE, offset: c_long, whence: c_int) -> c_int: counted(STDIO_SEEKS), false;
+    fseeko(stream: *mut FILE, offset: off_t, whence: c_int) -> c_int: counted(STDIO_SEEKS), false;
+    fseeko64(stream: *mut FILE, offset: off64_t, whence: c_int) -> c_int: counted(STDIO_SEEKS), false;
+    fsetpos(stream: *mut FILE, position: *const c_void) -> c_int: counted(STDIO_SEEKS), false;
+    fsetpos64(stream: *mut FILE, position: *const c_void) -> c_int: counted(STDIO_SEEKS), false;
+    rewind(stream: *mut FILE) -> (): counted(STDIO_SEEKS), false;
+}

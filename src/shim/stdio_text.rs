@@ -1,0 +1,92 @@
+//! Formatted text on streams: variadic functions, which come in through a trampoline as a `va_list`.
+
+use super::real::{self, Slot};
+use super::shield::shield;
+use super::stdio::{done, observing, of_stream};
+use super::wrap::{c_name, real_function};
+use crate::arch::variadic;
+use crate::clock::ticks;
+use crate::measure::data::Direction;
+use crate::measure::lane::Name;
+use libc::{FILE, c_char, c_int, c_void};
+
+type VaList = *mut c_void;
+
+/// Rows `function(arguments, list): direction`: the form that takes a `va_list`.
+macro_rules! list_calls {
+    ($($name:ident as $body:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*): $direction:ident;)+) => {$(
+        mod $name {
+            use super::*;
+            real_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> c_int, -1);
+            static OP: Name = Name::new(stringify!($name));
+
+            #[unsafe(no_mangle)]
+            pub(super) unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> c_int {
+                // SAFETY: the program's own call.
+                $body(&OP, $stream, || unsafe { real($stream $(, $arg)*) })
+            }
+        }
+    )+};
+}
+
+list_calls! {
+    vfprintf as print(stream: *mut FILE, format: *const c_char, list: VaList): Write;
+    __vfprintf_chk as print(stream: *mut FILE, flag: c_int, format: *const c_char, list: VaList): Write;
+    vfscanf as scan(stream: *mut FILE, format: *const c_char, list: VaList): Read;
+    __isoc99_vfscanf as scan(stream: *mut FILE, format: *const c_char, list: VaList): Read;
+    __isoc23_vfscanf as scan(stream: *mut FILE, format: *const c_char, list: VaList): Read;
+}
+
+fn print(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
+    if observing() && let Some(block) = of_stream(stream) {
+        let start = ticks();
+        let printed = real();
+        done::<{ Direction::Write as usize }>(block, op, start, u64::try_from(printed).ok());
+        return printed;
+    }
+    real()
+}
+
+/// How many bytes a scan consumed is seen from the position before and after.
+fn scan(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
+    if observing() && let Some(block) = of_stream(stream) {
+        // SAFETY: the program's stream; asking for the position changes nothing.
+        let before = unsafe { libc::ftello(stream) };
+        let start = ticks();
+        let items = real();
+        // SAFETY: as above.
+        let after = unsafe { libc::ftello(stream) };
+        done::<{ Direction::Read as usize }>(block, op, start, u64::try_from(after - before).ok());
+        return items;
+    }
+    real()
+}
+
+/// Rows `function(named arguments; how many, register after them)`: the variadic form. The trampoline
+/// hands its arguments over as a list; the first call also finds the real function, to which the
+/// trampoline jumps as long as Weir is not armed.
+macro_rules! variadic_calls {
+    ($($name:ident ($($arg:ident: $type:ty),*; $fixed:literal, $register:literal) to $list:ident;)+) => {$(
+        pub(super) mod $name {
+            use super::*;
+            static REAL: Slot = Slot::new(std::ptr::null());
+
+            unsafe extern "C" fn with_list($($arg: $type,)* list: VaList) -> c_int {
+                if REAL.get().is_null() {
+                    REAL.set(shield(std::ptr::null_mut(), || real::find(c_name!(stringify!($name)))));
+                }
+                // SAFETY: the program's own call, its arguments gathered into a list.
+                unsafe { $list::$list($($arg,)* list) }
+            }
+            variadic!($name, $fixed, $register, REAL, with_list);
+        }
+    )+};
+}
+
+variadic_calls! {
+    fprintf(stream: *mut FILE, format: *const c_char; 2, "rdx") to vfprintf;
+    __fprintf_chk(stream: *mut FILE, flag: c_int, format: *const c_char; 3, "rcx") to __vfprintf_chk;
+    fscanf(stream: *mut FILE, format: *const c_char; 2, "rdx") to vfscanf;
+    __isoc99_fscanf(stream: *mut FILE, format: *const c_char; 2, "rdx") to __isoc99_vfscanf;
+    __isoc23_fscanf(stream: *mut FILE, format: *const c_char; 2, "rdx") to __isoc23_vfscanf;
+}
