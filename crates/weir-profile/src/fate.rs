@@ -91,7 +91,7 @@ pub fn describe(rank: &Rank) -> String {
     text
 }
 
-/// How the job ended: `finalized`, or the worst end of a rank with whose it was. When one rank fails
+/// How the job ended: `finalized` if all that did I/O did, or the worst end of a rank with whose it was. When one rank fails
 /// the launcher ends the others with SIGTERM or SIGKILL, so a fault of the program's own outweighs
 /// those, and of equals the one that ended first is the cause.
 pub(crate) fn job_ended(ranks: &[(Rank, u64)]) -> String {
@@ -105,10 +105,9 @@ pub(crate) fn job_ended(ranks: &[(Rank, u64)]) -> String {
     let worst = ranks.iter().max_by(|(a, a_end), (b, b_end)| {
         severity(a).cmp(&severity(b)).then(b_end.cmp(a_end)).then(b.rank.cmp(&a.rank))
     });
-    let Some((worst, _)) = worst else { return Fate::Missing.name().into() };
-    if worst.ended == Fate::Finalized {
+    let Some((worst, _)) = worst.filter(|(worst, _)| worst.ended > Fate::Idle) else {
         return Fate::Finalized.name().into();
-    }
+    };
     let alike = ranks.iter().filter(|(rank, _)| rank.ended == worst.ended).count();
     let others = if alike > 1 { format!(" ({alike} of {} ranks)", ranks.len()) } else { String::new() };
     format!("{}: {}{others}", worst.ended.name(), describe(worst))

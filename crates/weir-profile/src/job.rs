@@ -5,7 +5,7 @@ use crate::fate::Observer;
 use crate::merge::Merger;
 use crate::profile::{Fate, Profile};
 use crate::record::{Head, Record};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -18,11 +18,12 @@ pub const FOLDER_PREFIX: &str = ".weir-";
 /// Begins the name of a profile.
 pub const PROFILE_PREFIX: &str = "weir-";
 
-/// Waits, no longer than `limit`, until every rank of the job has left a finished record in `dir`;
-/// merges what is there and writes `weir-<application>-<job>.json` to `out_dir`.
+/// Waits, no longer than `limit`, until the records in `dir` are finished; merges them and writes
+/// `weir-<application>-<job>.json` to `out_dir`.
 ///
-/// Records that were all merged are removed. When a rank is missing or still running they stay, so
-/// that `weir report` can merge them again later; so they do when merging takes another `limit`.
+/// A record is made at a rank's first I/O, and `MPI_Finalize` returns when all ranks have called it: a
+/// rank without a record has done no I/O. Merged records are removed. When a rank is still running they
+/// stay, so that `weir report` can merge them again later; so they do when merging takes another `limit`.
 /// `None` means that the job did no I/O: nothing was written.
 pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<PathBuf>, Error> {
     let deadline = Instant::now() + limit;
@@ -74,15 +75,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether every rank has left a record and none of them is running.
     fn is_settled(&self) -> bool {
-        let heads = || self.entries.values().filter_map(|entry| entry.head.as_ref().ok());
-        let nprocs = heads().map(|head| head.nprocs).max().unwrap_or(u64::MAX);
-        let mut ranks: BTreeSet<u64> = heads().map(|head| head.rank).collect();
-        ranks.extend(
-            self.entries.iter().filter(|(_, entry)| entry.head.is_err()).filter_map(|(p, _)| rank_in_name(p)),
-        );
-        ranks.len() as u64 >= nprocs && self.entries.values().all(|entry| entry.fate != Fate::Running)
+        self.entries.values().all(|entry| entry.fate != Fate::Running)
     }
 
     /// Records in order of rank, then of time.
@@ -149,20 +143,9 @@ impl Merged {
         self.profile.ranks.iter().any(|rank| matches!(rank.ended, Fate::Running | Fate::Unknown))
     }
 
-    /// Writes the profile and removes the records, unless a rank may still add to them, or has none in
-    /// this folder. `None` when the job did no I/O.
-    fn write(self, out_dir: &Path) -> Result<Option<PathBuf>, Error> {
-        let complete = self.profile.ranks.iter().all(|rank| rank.ended != Fate::Missing);
-        let path = if self.did_io { Some(write_profile(&self.profile, out_dir)?) } else { None };
-        if complete && !self.is_live() {
-            self.remove_records();
-        }
-        Ok(path)
-    }
-
-    /// Writes the profile of a job that is over. The records are removed unless a rank may still live;
-    /// one that is missing will not come any more. `None` when the job did no I/O.
-    pub fn write_final(self, out_dir: &Path) -> Result<Option<PathBuf>, Error> {
+    /// Writes the profile, and removes the records unless a rank may still add to them. `None` when the
+    /// job did no I/O.
+    pub fn write(self, out_dir: &Path) -> Result<Option<PathBuf>, Error> {
         let path = if self.did_io { Some(write_profile(&self.profile, out_dir)?) } else { None };
         if !self.is_live() {
             self.remove_records();

@@ -22,7 +22,7 @@ const KEPT_BURSTS: usize = 8192;
 /// Aggregators in the profile's list.
 const LISTED_AGGREGATORS: usize = 1024;
 /// Ranks without a record that are listed one by one.
-const LISTED_MISSING: usize = 1024;
+const LISTED_IDLE: usize = 1024;
 const LISTED_NOTES: usize = 32;
 
 /// What the headers of all records say together.
@@ -222,7 +222,7 @@ impl Merger {
 
     pub(crate) fn finish(mut self) -> Profile {
         let start_ns = self.frame.start_ns;
-        self.add_missing();
+        self.add_idle();
         let phases = self.phases();
         let (files, moved_files) = self.files.finish(start_ns);
         let (list, left_out) = self.calls.finish(start_ns);
@@ -250,14 +250,12 @@ impl Merger {
         }
     }
 
-    fn add_missing(&mut self) {
+    fn add_idle(&mut self) {
         let known: BTreeSet<u64> = self.ranks.iter().map(|known| known.rank.rank).collect();
-        let missing = || (0..self.frame.nprocs).filter(|rank| !known.contains(rank));
-        let listed: Vec<RankSoFar> = missing()
-            .take(LISTED_MISSING)
-            .map(|rank| RankSoFar::without_record(rank, Fate::Missing))
-            .collect();
-        self.dropped.ranks = (missing().count() - listed.len()) as u64;
+        let idle = || (0..self.frame.nprocs).filter(|rank| !known.contains(rank));
+        let listed: Vec<RankSoFar> =
+            idle().take(LISTED_IDLE).map(|rank| RankSoFar::without_record(rank, Fate::Idle)).collect();
+        self.dropped.ranks = (idle().count() - listed.len()) as u64;
         self.ranks.extend(listed);
         self.ranks.sort_by_key(|known| known.rank.rank);
     }

@@ -222,6 +222,8 @@ pub struct Series {
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     Finalized,
+    /// It left no record here: it did no I/O, or keeps its record in another `WEIR_DIR`.
+    Idle,
     /// It replaced itself by another program.
     Replaced,
     /// It exited without `MPI_Finalize`.
@@ -231,8 +233,6 @@ pub enum Fate {
     Unknown,
     /// Its record cannot be read.
     Damaged,
-    /// It left no record.
-    Missing,
     /// A signal it could see.
     Signalled,
     /// Gone without a word: SIGKILL, or the machine.
@@ -245,12 +245,12 @@ impl Fate {
     pub fn name(self) -> &'static str {
         match self {
             Fate::Finalized => "finalized",
+            Fate::Idle => "idle",
             Fate::Replaced => "replaced",
             Fate::Exited => "exited",
             Fate::Running => "running",
             Fate::Unknown => "unknown",
             Fate::Damaged => "damaged",
-            Fate::Missing => "missing",
             Fate::Signalled => "signalled",
             Fate::Killed => "killed",
             Fate::Aborted => "aborted",

@@ -194,7 +194,7 @@ fn every_end_has_its_name() {
     check_schema(&merged.profile);
     let fates: Vec<Fate> = merged.profile.ranks.iter().map(|rank| rank.ended).collect();
     use Fate::*;
-    assert_eq!(fates, [Finalized, Exited, Aborted, Signalled, Killed, Unknown, Damaged, Missing]);
+    assert_eq!(fates, [Finalized, Exited, Aborted, Signalled, Killed, Unknown, Damaged, Idle]);
     assert_eq!(merged.profile.ranks[1].code, Some(3));
     assert_eq!(merged.profile.ranks[3].signal.as_deref(), Some("SIGTERM"));
     assert_eq!(merged.profile.job.ended, "aborted: rank 2, code 5");
@@ -212,7 +212,7 @@ fn every_end_has_its_name() {
 
     let over = merge_folder(&scratch.job(), true).unwrap();
     assert_eq!(over.profile.ranks[5].ended, Killed, "its launcher has ended");
-    over.write_final(&scratch.0).unwrap().unwrap();
+    over.write(&scratch.0).unwrap().unwrap();
     assert!(find(&scratch.0).unwrap().folders.is_empty());
 }
 
@@ -290,6 +290,18 @@ fn a_job_without_io_writes_nothing() {
     }
     assert_eq!(finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200)), Ok(None));
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn a_rank_without_io_is_not_waited_for() {
+    let scratch = Scratch::new("one-writer");
+    checkpointing(0, 64).write(&scratch.job());
+    let path = finish_job(&scratch.job(), &scratch.0, Duration::from_secs(3600)).unwrap().unwrap();
+    let profile = load(&path);
+    check_schema(&profile);
+    assert_eq!(profile.job.ended, "finalized");
+    assert_eq!((profile.ranks.len(), profile.ranks[63].ended), (64, Fate::Idle));
+    assert!(!scratch.0.join(".weir-4711").exists());
 }
 
 #[test]
