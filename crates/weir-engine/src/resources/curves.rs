@@ -162,57 +162,17 @@ fn interpolate(points: &[(usize, f64)], n: usize) -> f64 {
     b_left + (b_right - b_left) * (n - left) as f64 / (right - left) as f64
 }
 
-/// The general curve of each behaviour (section 6.2, Figure 10): a cubic fitted by least squares to all
-/// curves of that behaviour, each divided by its best. `None` where no curve behaves so.
+/// The general curve of each behaviour (section 6.2, Figure 10): the mean of all curves of that behaviour,
+/// each divided by its best. `None` where no curve behaves so.
+///
+/// The paper fits a polynomial and does not say of which degree. One of a low degree moves the summit of
+/// the peaks, and with it the `n_perf` of half of the curves; the mean is the fit of the highest degree.
 pub fn profiles(curves: &[Vec<f64>]) -> [Option<Vec<f64>>; 4] {
     Behaviour::ALL.map(|behaviour| {
         let alike: Vec<&Vec<f64>> = curves.iter().filter(|c| Behaviour::of(c) == behaviour).collect();
         let width = alike.iter().map(|c| c.len()).min()?;
-        let mut points = Vec::new();
-        for curve in alike {
-            let best = curve.iter().copied().fold(0.0, f64::max);
-            points.extend(curve.iter().take(width).enumerate().map(|(i, b)| ((i + 1) as f64, b / best)));
-        }
-        let fitted = fit_cubic(&points, width);
-        // A cubic may dip to zero where the data does not; a bandwidth may not.
-        Some((1..=width).map(|n| evaluate(&fitted, n as f64).max(0.01)).collect())
+        let best = |curve: &[f64]| curve.iter().copied().fold(0.0, f64::max);
+        let mean = |i: usize| alike.iter().map(|c| c[i] / best(c)).sum::<f64>() / alike.len() as f64;
+        Some((0..width).map(mean).collect())
     })
-}
-
-fn evaluate(coefficients: &[f64], x: f64) -> f64 {
-    coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)
-}
-
-/// Least squares by the normal equations, with fewer terms where there are too few distinct points.
-fn fit_cubic(points: &[(f64, f64)], distinct: usize) -> Vec<f64> {
-    let terms = distinct.min(4);
-    let mut matrix = vec![vec![0.0; terms + 1]; terms];
-    for &(x, y) in points {
-        for (row, equation) in matrix.iter_mut().enumerate() {
-            for (column, cell) in equation.iter_mut().take(terms).enumerate() {
-                *cell += x.powi((row + column) as i32);
-            }
-            equation[terms] += y * x.powi(row as i32);
-        }
-    }
-    solve(matrix)
-}
-
-/// Gaussian elimination with partial pivoting of `n` equations, the right-hand side in the last column.
-fn solve(mut matrix: Vec<Vec<f64>>) -> Vec<f64> {
-    let n = matrix.len();
-    for column in 0..n {
-        let largest = |&a: &usize, &b: &usize| matrix[a][column].abs().total_cmp(&matrix[b][column].abs());
-        let pivot = (column..n).max_by(largest).unwrap_or(column);
-        matrix.swap(column, pivot);
-        for row in 0..n {
-            if row != column {
-                let factor = matrix[row][column] / matrix[column][column];
-                for k in column..=n {
-                    matrix[row][k] -= factor * matrix[column][k];
-                }
-            }
-        }
-    }
-    (0..n).map(|i| matrix[i][n] / matrix[i][i]).collect()
 }

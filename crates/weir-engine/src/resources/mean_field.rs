@@ -9,9 +9,10 @@
 use super::{Application, Platform};
 
 /// What Machine-Idletime weighs against Mean-I/O-SlowDown. Slowdown alone lets the few applications
-/// with most of the compute nodes wait for the many with few. From 3 to 10 both metrics stay better
-/// than TA's and BBA's at every load of the paper's study; 5 is in between.
-const IDLETIME_WEIGHT: f64 = 5.0;
+/// with most of the compute nodes wait for the many with few; above 8 or so some slowdowns on storage
+/// targets become worse than TA's. Between, both metrics are better than TA's and BBA's at every load
+/// of `weir reproduce resources`.
+const IDLETIME_WEIGHT: f64 = 6.0;
 
 /// What it costs all to serve one application on some resources, and what became of it there.
 #[derive(Clone, Debug)]
@@ -88,10 +89,17 @@ impl<'a> MeanField<'a> {
     }
 
     /// The `n` resources that cost least if each counts for itself: what the others there do to the
-    /// application, and what it does to them.
+    /// application, and what it does to them. How present it is depends on the resources chosen: they
+    /// are chosen as if it met nobody, and then once more as if it met whom it met there.
     fn cheapest(&self, i: usize, n: usize) -> Vec<usize> {
-        let io_time_s = self.applications[i].io_time_s(n);
-        let (own, presence) = (self.price(i, io_time_s) * io_time_s / n as f64, self.share(i, io_time_s));
+        let alone_s = self.applications[i].io_time_s(n);
+        let chosen = self.cheapest_if(i, n, alone_s);
+        self.cheapest_if(i, n, self.congested_s(i, &chosen))
+    }
+
+    fn cheapest_if(&self, i: usize, n: usize, io_time_s: f64) -> Vec<usize> {
+        let own = self.price(i, io_time_s) * self.applications[i].io_time_s(n) / n as f64;
+        let presence = self.share(i, io_time_s);
         let cost = |r: usize| own * self.presence[r] + presence * self.sensitivity[r];
         let mut order: Vec<(f64, usize)> = (0..self.platform.resources).map(|r| (cost(r), r)).collect();
         if n < order.len() {

@@ -8,6 +8,7 @@
 //! [`Placer`] says which. [`Policy`] joins the two; [`arbiter::Arbiter`] applies a policy to
 //! applications that come and go; [`sim`] shows what a schedule is worth.
 
+mod agenda;
 pub mod allocation;
 pub mod arbiter;
 pub mod curves;

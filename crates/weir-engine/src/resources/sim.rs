@@ -9,6 +9,7 @@
 //! is measured is measured over whole phases. Applications start at a point of their first
 //! compute subphase drawn from the seed, and the first cycle of each is not counted.
 
+use super::agenda::Agenda;
 use super::{Application, BadInput, Platform};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -69,6 +70,21 @@ impl Outcome {
         self.applications.iter().map(value).sum::<f64>() / self.applications.len() as f64
     }
 
+    /// The mean of several runs of one schedule.
+    pub fn mean_of(runs: &[Outcome]) -> Outcome {
+        let mean = |value: &dyn Fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+        let applications = (0..runs[0].applications.len()).map(|i| Observed {
+            slowdown: mean(&|run| run.applications[i].slowdown),
+            slowdown_io: mean(&|run| run.applications[i].slowdown_io),
+            io_share: mean(&|run| run.applications[i].io_share),
+        });
+        Outcome {
+            applications: applications.collect(),
+            occupancy: (0..runs[0].occupancy.len()).map(|r| mean(&|run| run.occupancy[r])).collect(),
+            machine_idletime: mean(&|run| run.machine_idletime),
+        }
+    }
+
     /// I/O-spread (equation 6).
     pub fn io_spread(&self) -> f64 {
         let (least, most) =
@@ -88,19 +104,6 @@ pub fn run(
     let mut world = World::new(platform.resources, applications, placement, seed);
     world.run(length)?;
     Ok(world.outcome(platform, applications, placement))
-}
-
-/// What happens next, and where. Events at the same time happen in the order they were planned.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    ComputeEnds {
-        application: usize,
-    },
-    /// The shortest transfer on a resource ends, unless the resource was `changed` since.
-    TransferEnds {
-        resource: usize,
-        changed: u64,
-    },
 }
 
 /// A time that can be ordered: none of ours is NaN.
@@ -126,7 +129,6 @@ struct Resource {
     service_s: f64,
     updated_s: f64,
     busy_s: f64,
-    changed: u64,
     /// When each transfer ends, in terms of `service_s`, and whose it is.
     transfers: BinaryHeap<Reverse<(Instant, usize)>>,
 }
@@ -156,10 +158,12 @@ impl Resource {
         Some(application)
     }
 
-    fn next_end_s(&self) -> Option<f64> {
-        let Reverse((service, _)) = self.transfers.peek()?;
-        let left_s = (service.0 - self.service_s).max(0.0);
-        Some(self.updated_s + left_s * self.transfers.len() as f64)
+    /// When the next transfer ends if none begins before: never, if there is none.
+    fn next_end_s(&self) -> f64 {
+        self.transfers.peek().map_or(f64::INFINITY, |Reverse((service, _))| {
+            let left_s = (service.0 - self.service_s).max(0.0);
+            self.updated_s + left_s * self.transfers.len() as f64
+        })
     }
 }
 
@@ -181,8 +185,8 @@ struct World<'a> {
     placement: &'a [Vec<usize>],
     runners: Vec<Runner>,
     resources: Vec<Resource>,
-    events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
-    planned: u64,
+    /// When a transfer ends on each resource, then when each application stops computing.
+    agenda: Agenda,
     now_s: f64,
 }
 
@@ -193,8 +197,7 @@ impl<'a> World<'a> {
             placement,
             runners: Vec::with_capacity(applications.len()),
             resources: vec![Resource::default(); resources],
-            events: BinaryHeap::new(),
-            planned: 0,
+            agenda: Agenda::new(resources + applications.len()),
             now_s: 0.0,
         };
         for (i, application) in applications.iter().enumerate() {
@@ -210,37 +213,29 @@ impl<'a> World<'a> {
                 last_ended_s: 0.0,
                 io_s: 0.0,
             });
-            world.plan(compute_s * rng.random::<f64>(), Event::ComputeEnds { application: i });
+            world.agenda.set(resources + i, compute_s * rng.random::<f64>());
         }
         world
     }
 
-    fn plan(&mut self, at_s: f64, event: Event) {
-        self.events.push(Reverse((Instant(at_s), self.planned, event)));
-        self.planned += 1;
-    }
-
     fn run(&mut self, length: Length) -> Result<(), BadInput> {
+        let target = length.min_phases.max(1) + 1;
         let mut behind = self.runners.len();
         for _ in 0..length.max_events {
             if behind == 0 {
                 return Ok(());
             }
-            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
-            self.now_s = at.0;
-            match event {
-                Event::ComputeEnds { application } => self.io_begins(application),
-                Event::TransferEnds { resource, changed } if changed == self.resources[resource].changed => {
-                    if let Some(i) = self.transfer_ends(resource)
-                        && self.runners[i].cycles == length.min_phases + 1
-                    {
-                        behind -= 1;
-                    }
-                }
-                Event::TransferEnds { .. } => {}
+            let (party, now_s) = self.agenda.next();
+            self.now_s = now_s;
+            if party >= self.resources.len() {
+                self.io_begins(party - self.resources.len());
+            } else if let Some(i) = self.transfer_ends(party)
+                && self.runners[i].cycles == target
+            {
+                behind -= 1;
             }
         }
-        let slowest = self.runners.iter().position(|r| r.cycles <= length.min_phases).unwrap_or(0);
+        let slowest = self.runners.iter().position(|r| r.cycles < target).unwrap_or(0);
         let reason =
             "one of its phases lasts longer than millions of another's: cannot be simulated together";
         Err(BadInput::new(format!("applications[{slowest}].cpu_time"), reason))
@@ -250,16 +245,17 @@ impl<'a> World<'a> {
         let runner = &mut self.runners[i];
         (runner.io_began_s, runner.transfers_left) = (self.now_s, self.placement[i].len());
         let alone_s = runner.alone_s;
-        for &resource in &self.placement[i] {
-            self.resources[resource].begin(self.now_s, i, alone_s);
-            self.plan_next_end(resource);
+        self.agenda.set(self.resources.len() + i, f64::INFINITY);
+        for &r in &self.placement[i] {
+            self.resources[r].begin(self.now_s, i, alone_s);
+            self.agenda.set(r, self.resources[r].next_end_s());
         }
     }
 
     /// The application whose whole phase ends with this transfer, if one does.
     fn transfer_ends(&mut self, resource: usize) -> Option<usize> {
         let i = self.resources[resource].end(self.now_s)?;
-        self.plan_next_end(resource);
+        self.agenda.set(resource, self.resources[resource].next_end_s());
         let runner = &mut self.runners[i];
         runner.transfers_left -= 1;
         if runner.transfers_left > 0 {
@@ -272,17 +268,8 @@ impl<'a> World<'a> {
         } else {
             runner.io_s += self.now_s - runner.io_began_s;
         }
-        let at_s = self.now_s + runner.compute_s;
-        self.plan(at_s, Event::ComputeEnds { application: i });
+        self.agenda.set(self.resources.len() + i, self.now_s + runner.compute_s);
         Some(i)
-    }
-
-    fn plan_next_end(&mut self, resource: usize) {
-        self.resources[resource].changed += 1;
-        if let Some(at_s) = self.resources[resource].next_end_s() {
-            let changed = self.resources[resource].changed;
-            self.plan(at_s, Event::TransferEnds { resource, changed });
-        }
     }
 
     fn outcome(
