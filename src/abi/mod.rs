@@ -60,7 +60,7 @@ pub(crate) fn detect() {
     let abi = if file_name.starts_with("libmpi_abi.") {
         standard::ABI
     } else {
-        openmpi::abi(|name| real::find(name) as Handle).unwrap_or(mpich::ABI)
+        openmpi::abi(|name| real::find_variable(name) as Handle).unwrap_or(mpich::ABI)
     };
     CURRENT.store(Box::into_raw(Box::new(abi)), Relaxed);
 }

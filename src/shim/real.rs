@@ -43,6 +43,13 @@ pub(crate) fn find(name: &CStr) -> *mut c_void {
     if next.is_null() { find_in_loaded_objects(name) } else { next }
 }
 
+/// The address of a variable as the program sees it: its own copy if the linker made one.
+pub(crate) fn find_variable(name: &CStr) -> *mut c_void {
+    // SAFETY: a lookup by name.
+    let global = unsafe { super::dlsym::real_dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if global.is_null() { find_in_loaded_objects(name) } else { global }
+}
+
 /// Asks each loaded object for the symbol: the way to a libmpi that was loaded privately.
 fn find_in_loaded_objects(name: &CStr) -> *mut c_void {
     unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {

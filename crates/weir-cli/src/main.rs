@@ -1,6 +1,12 @@
 //! The `weir` command: parsing here, each subcommand in a file of its own.
 
+mod doctor;
+mod elf;
+mod launcher;
+mod pages;
+mod report;
 mod reproduce;
+mod run;
 mod simulate;
 mod train;
 
@@ -17,12 +23,22 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run an MPI program with its I/O measured
+    Run(run::Args),
+    /// Say in ten seconds what a job's I/O was like
+    Report(report::Args),
+    /// Find out what Weir sees on this machine, or why it sees nothing of a program
+    Doctor(doctor::Args),
     /// Run a scenario of your own through the scheduling policies
     Simulate(simulate::Args),
     /// Regenerate the tables and figures of the five papers
     Reproduce(reproduce::Args),
     /// Learn from measurements of your own which request scheduler fits
     Train(train::Args),
+    /// Print the completions of a shell
+    Completions(pages::CompletionsArgs),
+    /// Write the manual pages to a directory
+    Man(pages::ManArgs),
 }
 
 /// Every subcommand answers with this; `main` prints the error and turns it into an exit code.
@@ -30,9 +46,14 @@ pub(crate) type Outcome = Result<ExitCode, String>;
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Train(args) => train::run(&args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("weir: {message}");

@@ -51,7 +51,7 @@ macro_rules! counters {
 
 counters! {
     /// Calls of `MPI_File_*`. A call counts once, in the class of its own kind: a nonblocking
-    /// collective is `NB`, a split collective is `SPLIT` (at its `_begin`), `_ordered` is `COLL`,
+    /// collective is `NB`, a split collective is `SPLIT` (when it ends), `_ordered` is `COLL`,
     /// `_shared` is `INDEP`.
     mpiio:
     /// Files opened on a communicator of one process.
@@ -82,6 +82,8 @@ counters! {
     MPIIO_VIEWS: Sum,
     /// `MPI_File_set_size` and `MPI_File_preallocate`.
     MPIIO_RESIZES: Sum,
+    /// `MPI_File_delete`.
+    MPIIO_DELETES: Sum,
     /// Calls that returned an error.
     MPIIO_ERRORS: Sum,
     /// Bytes that reads asked for.

@@ -50,6 +50,13 @@ pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Merged, Error> {
     folder.merge(dir, None)
 }
 
+/// Merges a single record, as a job of which nothing else is known. Nothing is written or removed.
+pub fn merge_record(path: &Path) -> Result<Profile, Error> {
+    let mut folder = Folder::default();
+    folder.entries.insert(path.to_path_buf(), Entry::read(path, &Observer::new(false)));
+    folder.merge(path, None).map(|merged| merged.profile)
+}
+
 /// A record and what its header says, or why it cannot be read.
 struct Entry {
     head: Result<Head, Error>,

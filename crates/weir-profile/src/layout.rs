@@ -292,3 +292,13 @@ pub fn load_text(words: &[Cell]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
+
+impl Collective {
+    /// All its words, in order: to copy it.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        [&self.sequence, &self.file]
+            .into_iter()
+            .chain(&self.op.0)
+            .chain([&self.start_ticks, &self.end_ticks, &self.bytes, &self.file_ticks, &self.file_bytes])
+    }
+}

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 /// Version of the profile's form. It grows when a reader of the old form would be misled.
 pub const SCHEMA: u64 = 1;
 
+/// The published JSON Schema of this form.
+pub const JSON_SCHEMA: &str = include_str!("../../../docs/profile.schema.json");
+
 /// Name of the entry that holds the counts of files which have no entry of their own.
 pub const OTHER_FILES: &str = "(other files)";
 

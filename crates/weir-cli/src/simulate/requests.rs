@@ -129,6 +129,7 @@ impl Scenario {
         }
         let in_flight = given("in_flight").transpose()?.unwrap_or(1);
         let in_flight = usize::try_from(in_flight).unwrap_or(usize::MAX);
+        refuse_eternity(&device, &arrivals)?;
         Ok(Scenario { files, arrivals, device, in_flight, settings })
     }
 
@@ -232,6 +233,18 @@ impl<'a> Row<'a> {
             arrival => seconds(arrival, &self.name(4, "arrival")),
         }
     }
+}
+
+/// Beyond this many seconds sums of times lose the milliseconds.
+const ETERNITY_S: f64 = 1e15;
+
+fn refuse_eternity(device: &Device, arrivals: &[Arrival]) -> Result<(), String> {
+    let bytes: f64 = arrivals.iter().map(|arrival| arrival.request.bytes as f64).sum();
+    let slowest = device.read_ratio.max(device.write_ratio).max(1.0) / device.bandwidth_bytes_s;
+    if bytes * slowest > ETERNITY_S {
+        return Err(format!("bandwidth: too low, serving all requests may take {:e} s", bytes * slowest));
+    }
+    Ok(())
 }
 
 /// One ratio for both operations, or one each.

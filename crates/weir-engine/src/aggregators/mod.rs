@@ -8,6 +8,7 @@ pub mod cost;
 mod forward;
 mod hio;
 mod slack;
+pub mod workload;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

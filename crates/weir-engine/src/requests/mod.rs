@@ -17,6 +17,7 @@
 //! Requests pending at the same time may be served in any order, so overlapping ones must not depend on
 //! each other: a client that needs an order waits for one request before it issues the next.
 
+mod clients;
 mod device;
 mod feedback;
 mod measured;
@@ -28,13 +29,16 @@ mod sjf;
 pub mod table3;
 mod time_order;
 pub mod tree;
+mod validate;
 mod window;
 
+pub use clients::Clients;
 pub use device::Device;
 pub use measured::measurements_from_csv;
 pub use queues::{Part, VirtualRequest};
 pub use scheduler::{Next, Scheduler};
 pub use simulate::{Outlook, Run, Service, Workload, simulate};
+pub use validate::cross_validation_errors;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {

@@ -243,8 +243,7 @@ impl<'a> Pattern<'a> {
             self.split(taken, transfer.end_s - lap_s);
             self.segments[taken].free = (self.segments[taken].free - transfer.bandwidth).max(0.0);
         }
-        let transfers = found.iter().map(|found| found.transfer).collect();
-        self.instances[index].push(Instance { compute_s, transfers });
+        self.instances[index].push(Instance { compute_s, transfers: joined(found) });
         self.ends[index] = Some(end);
     }
 
@@ -260,4 +259,18 @@ impl<'a> Pattern<'a> {
         self.segments[segment].next = part;
         part
     }
+}
+
+/// Segments end where others begin or end; where the bandwidth goes on, so does the transfer.
+fn joined(found: &[Found]) -> Vec<Transfer> {
+    let mut transfers: Vec<Transfer> = Vec::with_capacity(found.len());
+    for Found { transfer, .. } in found {
+        match transfers.last_mut() {
+            Some(last) if last.end_s == transfer.start_s && last.bandwidth == transfer.bandwidth => {
+                last.end_s = transfer.end_s;
+            }
+            _ => transfers.push(*transfer),
+        }
+    }
+    transfers
 }
