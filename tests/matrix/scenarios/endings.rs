@@ -1,0 +1,69 @@
+//! Programs that do not reach `MPI_Finalize`: what was measured is there, and who ended how.
+
+use super::{Place, Scenario, scenario};
+use crate::mpi::c;
+use crate::run::Job;
+use crate::{Verdict, ensure, profile};
+use serde_json::Value;
+use std::ffi::OsString;
+
+const RANKS: usize = 3;
+
+/// A way to end, and what the profile is to say of a rank that ended so.
+struct Ending {
+    how: &'static str,
+    fates: &'static [&'static str],
+    code: Option<i64>,
+    signal: Option<&'static str>,
+}
+
+const ENDINGS: &[Ending] = &[
+    Ending { how: "exit", fates: &["exited"], code: Some(3), signal: None },
+    Ending { how: "_exit", fates: &["exited"], code: Some(4), signal: None },
+    Ending { how: "abort", fates: &["aborted"], code: Some(5), signal: None },
+    Ending { how: "SIGSEGV", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
+    Ending { how: "SIGTERM", fates: &["signalled"], code: None, signal: Some("SIGTERM") },
+    Ending { how: "SIGKILL", fates: &["killed"], code: None, signal: None },
+];
+
+pub(super) fn list() -> Vec<Scenario> {
+    let both = ENDINGS.iter().flat_map(|ending| [(ending, "one"), (ending, "all")]);
+    both.map(|(ending, who)| {
+        scenario(format!("ending_{}_{who}", ending.how), move |place: &Place| ended(place, ending, who))
+    })
+    .collect()
+}
+
+fn ended(place: &Place, ending: &Ending, who: &str) -> Verdict {
+    let executable = place.mpi.build(&c("ending", "tests/programs/ending.c", &[]))?;
+    let command: [OsString; 3] = [executable.into(), ending.how.into(), who.into()];
+    let job = Job::mpi(&place.name, &place.mpi, RANKS, command);
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    // The launcher's own words go to standard output with some MPIs, process numbers among them.
+    crate::run::same_files(&bare.files, &with.files)?;
+    ensure(bare.code == with.code, || format!("code {} without Weir, {} with", bare.code, with.code))?;
+    ensure(bare.code != 0 || ending.how == "exit", || "the launcher saw no failure".into())?;
+
+    let (code, json, errors) = profile::report(&["--json"], &with.profiles)?;
+    ensure(code == 0, || format!("weir report: {code}\n{json}{errors}"))?;
+    let profile: Value = serde_json::from_str(&json).map_err(|error| format!("{error}:\n{json}"))?;
+    profile::validate(&profile)?;
+    profile::agrees(&profile::tally(&with.stdout)?, &[&profile])?;
+
+    let ranks = profile["ranks"].as_array().ok_or("no ranks")?;
+    ensure(ranks.len() == RANKS, || format!("{} ranks of {RANKS}", ranks.len()))?;
+    // With `one` it is the last; how the launcher gets rid of the others is its own business. With
+    // `all` it may get rid of some before they do what they were told.
+    let last = &ranks[RANKS - 1];
+    let as_told = |rank: &Value| {
+        ending.fates.iter().any(|fate| rank["ended"] == *fate)
+            && ending.code.is_none_or(|code| rank["code"] == code)
+            && ending.signal.is_none_or(|signal| rank["signal"] == signal)
+    };
+    let right = if who == "one" { as_told(last) } else { ranks.iter().any(as_told) };
+    ensure(right, || format!("{} of {who}, but ranks are {}", ending.how, profile["ranks"]))?;
+    ensure(ranks.iter().all(|rank| rank["ended"] != "running"), || format!("still running: {}", profile["ranks"]))?;
+
+    let (code, text, errors) = profile::report(&[], &with.profiles)?;
+    ensure(code == 0 && text.contains("rank"), || format!("weir report: {code}\n{text}{errors}"))
+}

@@ -1,0 +1,133 @@
+//! Bad input: one clear line that names what is wrong, and a program that does not notice.
+
+use super::programs::EVERYTHING;
+use super::{Place, SYSTEM, Scenario, scenario};
+use crate::mpi::c;
+use crate::run::{Job, Ran, contents, same};
+use crate::{Stop, Verdict, ensure, profile};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(super) fn list() -> Vec<Scenario> {
+    let settings = [("WEIR_PHASE_GAP", "banana"), ("WEIR_MAX_FILES", "-1"), ("WEIR_SIGNALS", "?"), ("WEIR_NONSENSE", "1")];
+    let settings = settings.into_iter().map(|(name, value)| {
+        let title = format!("input_{}", name.to_lowercase());
+        scenario(title, move |place: &Place| {
+            let ran = one_remark(&everything(place)?.variable(name, value), name)?;
+            let profile = profile::only(&ran, 2)?;
+            profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+        })
+    });
+    let rest = [
+        scenario("input_unwritable_folder", unwritable),
+        scenario("input_full_file_system", full),
+        scenario("input_damaged_records", damaged),
+        scenario("input_newer_schema", newer_schema),
+        scenario("input_not_a_profile", not_a_profile),
+    ];
+    settings.chain(rest).map(|scenario| scenario.only(SYSTEM)).collect()
+}
+
+fn everything(place: &Place) -> Verdict<Job> {
+    Ok(Job::mpi(&place.name, &place.mpi, 2, [place.mpi.build(&EVERYTHING)?]))
+}
+
+/// Runs it with and without Weir: the same, but for one line that has `word` in it.
+fn one_remark(job: &Job, word: &str) -> Verdict<Ran> {
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    same(&bare, &with)?;
+    let remarks = with.remarks();
+    ensure(remarks.len() == 1 && remarks[0].contains(word), || {
+        format!("expected one line with {word}, got {remarks:?}\n{}", with.stderr)
+    })?;
+    Ok(with)
+}
+
+/// A folder beneath a file: not even root can make it.
+fn unwritable(place: &Place) -> Verdict {
+    one_remark(&everything(place)?.variable("WEIR_DIR", "/etc/passwd/weir"), "WEIR_DIR").map(|_| ())
+}
+
+/// A tiny file system, mounted for this trial and gone with it.
+struct Tiny(PathBuf);
+
+impl Tiny {
+    fn mount(place: &Place) -> Verdict<Tiny> {
+        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(place.mpi.name.as_str());
+        fs::create_dir_all(&at)?;
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tiny"]).arg(&at).output()?;
+        if !mounted.status.success() {
+            return Err(Stop::Skip("may not mount a file system (needs root)".into()));
+        }
+        Ok(Tiny(at))
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        // Nothing to be done if it fails: the next mount goes on top.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+fn full(place: &Place) -> Verdict {
+    let tiny = Tiny::mount(place)?;
+    one_remark(&everything(place)?.variable("WEIR_DIR", &tiny.0), "WEIR_DIR").map(|_| ())
+}
+
+/// The records of three ranks that were killed.
+fn records(place: &Place) -> Verdict<(Ran, Vec<PathBuf>)> {
+    let executable = place.mpi.build(&c("ending", "tests/programs/ending.c", &[]))?;
+    let command: [OsString; 3] = [executable.into(), "SIGKILL".into(), "all".into()];
+    let ran = Job::mpi(&place.name, &place.mpi, 3, command).with_library().run("weir")?;
+    let found: Vec<_> = contents(&ran.profiles)?.into_keys().filter(|p| p.extension().is_some_and(|e| e == "rec")).collect();
+    let found: Vec<_> = found.into_iter().map(|name| ran.profiles.join(name)).collect();
+    ensure(found.len() == 3, || format!("three ranks were killed, but records are {found:?}"))?;
+    Ok((ran, found))
+}
+
+/// One record cut short, one overwritten: the third still counts, the two are named.
+fn damaged(place: &Place) -> Verdict {
+    let (ran, records) = records(place)?;
+    fs::OpenOptions::new().write(true).open(&records[1])?.set_len(1000)?;
+    fs::write(&records[2], vec![0xa5; 300_000])?;
+    let (code, json, errors) = profile::report(&["--json"], &ran.profiles)?;
+    ensure(code == 0, || format!("weir report: {code}\n{json}{errors}"))?;
+    ensure(!errors.contains("panicked"), || errors.clone())?;
+    let profile: Value = serde_json::from_str(&json).map_err(|error| format!("{error}:\n{json}"))?;
+    profile::validate(&profile)?;
+    let told = format!("{errors}{}{}", profile["notes"], profile["ranks"]);
+    for record in &records[1..] {
+        let name = record.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        ensure(told.contains(&name), || format!("{name} is not named:\n{told}"))?;
+    }
+    let writes = &profile["modules"]["MPIIO"]["counters"]["MPIIO_COLL_WRITES"];
+    ensure(*writes == 1, || format!("one whole record, but MPIIO_COLL_WRITES is {writes}"))
+}
+
+fn newer_schema(place: &Place) -> Verdict {
+    let ran = everything(place)?.with_library().run("weir")?;
+    let mut profile = profile::only(&ran, 2)?;
+    profile["weir"]["schema"] = 999.into();
+    refused(&ran.files.join("newer.json"), &profile.to_string(), "999")
+}
+
+fn not_a_profile(place: &Place) -> Verdict {
+    let ran = everything(place)?.run("bare")?;
+    refused(&ran.files.join("other.json"), "{\"a\": [1, 2", "other.json")?;
+    refused(&ran.files.join("empty.json"), "", "empty.json")?;
+    let (code, _, errors) = profile::report(&[], &ran.files.join("absent.json"))?;
+    ensure(code != 0 && errors.contains("absent.json"), || format!("{code}: {errors}"))
+}
+
+/// `weir report` on a file with this text fails with one line that names the file and has `word`.
+fn refused(file: &Path, text: &str, word: &str) -> Verdict {
+    fs::write(file, text)?;
+    let (code, _, errors) = profile::report(&[], file)?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let one_line = errors.trim_end().lines().count() == 1;
+    ensure(code != 0 && one_line && errors.contains(&*name) && errors.contains(word), || format!("{code}: {errors}"))
+}

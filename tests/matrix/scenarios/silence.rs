@@ -1,0 +1,52 @@
+//! Programs that are none of our business: nothing written, nothing printed, nothing broken.
+
+use super::programs::EVERYTHING;
+use super::{Place, Scenario, scenario};
+use crate::mpi::c;
+use crate::run::{Job, Ran, contents};
+use crate::{Verdict, ensure};
+
+pub(super) fn list() -> Vec<Scenario> {
+    vec![
+        scenario("no_io", |place: &Place| {
+            let executable = place.mpi.build(&c("quiet", "tests/programs/quiet.c", &[]))?;
+            silent(&Job::mpi(&place.name, &place.mpi, 2, [executable]))
+        }),
+        scenario("disabled", |place: &Place| {
+            let executable = place.mpi.build(&EVERYTHING)?;
+            silent(&Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("WEIR_DISABLE", "1"))
+        }),
+        scenario("launcher_of_others", |place: &Place| {
+            silent(&Job::mpi(&place.name, &place.mpi, 1, ["sh", "-c", "echo to a file >written.txt; cat written.txt"]))
+        }),
+        shell("bash", &["bash", "-c", "for i in 1 2 3; do echo $i | cat; done >list.txt; wc -l <list.txt; (exit 7)"]),
+        shell("sh", &["sh", "-c", "printf 'a\\nb\\n' | sort -r | tee out.txt; exec true"]),
+        shell("ls", &["ls", "-l", "/usr/bin/env"]),
+        shell("ls_error", &["ls", "/no/such/folder"]),
+        shell(
+            "python3",
+            &["/usr/bin/python3", "-c", "import subprocess, os; open('f', 'w').write('x'); print(subprocess.check_output(['ls']), os.fork() and os.wait()[1])"],
+        ),
+        shell("mpirun_version", &["mpirun", "--version"]),
+    ]
+}
+
+fn shell(name: &str, command: &'static [&'static str]) -> Scenario {
+    let test = move |place: &Place| silent(&Job::new(&place.name, command));
+    scenario(format!("plain_{name}"), test).only(&["openmpi"])
+}
+
+/// As without Weir, on standard error too, and no trace of it.
+fn silent(job: &Job) -> Verdict {
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    crate::run::same(&bare, &with)?;
+    ensure(bare.stderr == with.stderr, || format!("standard error was:\n{}\nis:\n{}", bare.stderr, with.stderr))?;
+    no_trace(&with)
+}
+
+fn no_trace(ran: &Ran) -> Verdict {
+    let left: Vec<_> = contents(&ran.profiles)?.into_keys().collect();
+    ensure(left.is_empty(), || format!("left behind: {left:?}"))?;
+    let folders = std::fs::read_dir(&ran.profiles)?.count();
+    ensure(folders == 0, || "an empty folder was left behind".into())
+}
