@@ -181,6 +181,11 @@ impl Job {
         self.share
     }
 
+    /// Since when the job has had this share.
+    pub fn share_since_ns(&self) -> u64 {
+        self.share_since_ns
+    }
+
     /// `B_i / B`, one when not known.
     pub fn cap(&self) -> f64 {
         self.info.cap.unwrap_or(1.0)

@@ -23,13 +23,27 @@ pub(super) struct Greedy {
 }
 
 impl Greedy {
-    /// The job asks for bandwidth.
+    /// The job asks for bandwidth, of which it can use the part it said it could.
     pub(super) fn enter(&mut self, job: JobId, line: Line, desk: &Desk) {
+        self.enter_with_cap(job, desk.job(job).cap(), line, desk);
+    }
+
+    /// The job asks for bandwidth, of which it can use a part `cap`.
+    pub(super) fn enter_with_cap(&mut self, job: JobId, cap: f64, line: Line, desk: &Desk) {
         if self.caps.len() <= job.index() {
             self.caps.resize(job.index() + 1, 0);
         }
-        self.caps[job.index()] = ((desk.job(job).cap() * ALL as f64).round() as u64).clamp(1, ALL);
+        self.caps[job.index()] = billionths(cap);
         self.waiting.enter(desk.now_ns, job, line, desk.job(job).arrival);
+    }
+
+    /// It turns out that a served job can use another part. To be settled in the same step.
+    pub(super) fn change_cap(&mut self, job: JobId, cap: f64, desk: &mut Desk) {
+        let before = std::mem::replace(&mut self.caps[job.index()], billionths(cap));
+        self.served_caps = self.served_caps - before + self.caps[job.index()];
+        if self.lowest != Some(job) {
+            desk.grant(job, self.cap(job));
+        }
     }
 
     /// The job asks no more; the engine has taken its share away.
@@ -43,6 +57,10 @@ impl Greedy {
         } else {
             self.waiting.withdraw(desk.now_ns, job);
         }
+    }
+
+    pub(super) fn somebody_waits(&mut self, now_ns: u64) -> bool {
+        self.waiting.first(now_ns).is_some()
     }
 
     pub(super) fn is_served(&self, job: JobId) -> bool {
@@ -62,6 +80,7 @@ impl Greedy {
     /// Brings the grants up to date. `line` gives a job's line as it starts or stops being served.
     pub(super) fn settle(&mut self, desk: &mut Desk, mut line: impl FnMut(JobId, bool, &Desk) -> Line) {
         let now_ns = desk.now_ns;
+        self.trim(desk, &mut line);
         while let Some((best, best_value)) = self.waiting.first(now_ns) {
             let beats_the_lowest = |(_, lowest_value): (JobId, f64)| best_value > lowest_value;
             let is_next = self.served_caps < ALL || self.served.first(now_ns).is_some_and(beats_the_lowest);
@@ -106,7 +125,12 @@ impl Greedy {
         self.lowest = lowest;
     }
 
+    /// In parts of one.
     fn cap(&self, job: JobId) -> f64 {
         self.caps[job.index()] as f64 / ALL as f64
     }
+}
+
+fn billionths(part: f64) -> u64 {
+    ((part * ALL as f64).round() as u64).clamp(1, ALL)
 }

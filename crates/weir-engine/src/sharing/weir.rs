@@ -1,73 +1,89 @@
-//! `weir`, the default.
+//! `weir`, the default: shortest first, as long as nobody falls behind.
+//!
+//! Serving the job with the least left to move keeps the fewest jobs waiting, which is what
+//! utilization asks for, and lets large jobs wait too long, which is what stretch forbids. The rule
+//! weighs one against the other. A job ranks by
+//!
+//! ```text
+//! f / left^e        f    = part of its life that the job has been stalled in I/O
+//!                   left = volume it is expected to move still in this phase
+//!                   e    = 0.4 + 14 x,  x = mean of f over the jobs
+//! ```
+//!
+//! and the highest is served, at once and in place of whoever is served. Jobs whose `f` is above the
+//! limit `4.5 x / (1 + 11 x)` are *overdue*: they go before all others, the highest `f` first, until they are
+//! below it again. The limit is some four times the mean where stalls are few, and one and
+//! a half times the mean in overload, where a long tail hurts most. Each job is given what it can
+//! use; what it leaves goes to the next in rank.
+//!
+//! - It needs no characteristic time. What is left comes from past phases; for a job without
+//!   any, from how much others move for the time they compute.
+//! - Volumes vary: past its mean, a phase is not about to end. What is left is the mean residual of a
+//!   spread as wide as the job's own ([`residual`]).
+//! - What a job can use of the bandwidth is learnt from what it moves with a full grant, when not told.
+//! - Nobody starves: who waits has an `f` that grows without bound on its line while that of the
+//!   served stands still, so it becomes overdue, then first among those; a timer makes sure of a look
+//!   even if nothing else happens.
+//!
+//! The constants come from `weir reproduce iosets`, whose scenarios they were chosen on.
 
 use super::Policy;
 use super::greedy::Greedy;
-use super::tournament::Line;
-use crate::engine::{Desk, JobId};
+use super::tournament::{Line, overtaken_at_ns};
+use crate::engine::{Desk, Job, JobId};
+use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub struct Weir {
     greedy: Greedy,
-    lags: Vec<Lag>,
+    ledger: Ledger,
+    timer_ns: Option<u64>,
 }
 
-/// Time a job has been stalled in I/O so far.
-#[derive(Clone, Copy, Default)]
-struct Lag {
-    before_ns: u64,
-    /// Stalled since then; `None` while served or computing.
-    since_ns: Option<u64>,
-}
+/// A job is taken to have run this long without a stall before it joined: one that begins with I/O
+/// has not been stalled "all its life" after a second.
+const GRACE_NS: f64 = 600e9;
 
-impl Lag {
-    fn total_ns(&self, now_ns: u64) -> u64 {
-        self.before_ns + self.since_ns.map_or(0, |since| now_ns - since)
-    }
-}
+/// The longest time between two looks while somebody waits.
+const LOOK_AGAIN_NS: u64 = 10_000_000_000;
 
-const Q: f64 = 1.5;
+/// Lifts the overdue above all others. Ranks below are at most [`HIGHEST_WEIGHT`].
+const OVERDUE: f64 = 1e9;
+const HIGHEST_WEIGHT: f64 = 1e6;
 
-impl Weir {
-    fn line(lags: &mut [Lag], job: JobId, served: bool, desk: &Desk) -> Line {
-        let now_ns = desk.now_ns;
-        let lag = &mut lags[job.index()];
-        *lag = Lag { before_ns: lag.total_ns(now_ns), since_ns: (!served).then_some(now_ns) };
-        let entry = desk.job(job);
-        let mean = if entry.past.count == 0 { 1e9 } else { entry.past.mean_bytes };
-        let left = (mean - entry.moved_bytes as f64).max(mean * 0.01).max(1.0);
-        let weight = left.powf(-1.0 / Q);
-        Line { value: lag.before_ns as f64 * weight, slope: if served { 0.0 } else { weight }, at_ns: now_ns }
-    }
-
-    fn settle(&mut self, desk: &mut Desk) {
-        let lags = &mut self.lags;
-        self.greedy.settle(desk, |job, served, desk| Weir::line(lags, job, served, desk));
-    }
-}
+/// A learnt cap is this much larger than what was seen, to notice when a job can use more.
+const CAP_ROOM: f64 = 1.05;
 
 impl Policy for Weir {
-    fn joined(&mut self, job: JobId, _desk: &mut Desk) {
-        if self.lags.len() <= job.index() {
-            self.lags.resize(job.index() + 1, Lag::default());
-        }
-        self.lags[job.index()] = Lag::default();
+    fn joined(&mut self, job: JobId, desk: &mut Desk) {
+        self.ledger.join(job, desk.now_ns);
+    }
+
+    fn left(&mut self, job: JobId, _desk: &mut Desk) {
+        self.ledger.leave(job);
     }
 
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        let line = Weir::line(&mut self.lags, job, false, desk);
-        self.greedy.enter(job, line, desk);
+        let line = self.ledger.line(job, false, desk);
+        self.greedy.enter_with_cap(job, self.ledger.cap(job, desk), line, desk);
         self.settle(desk);
     }
 
+    /// Ranks are brought up to date; places change at the events that follow, or here if it turns
+    /// out that the job can use another part of the bandwidth than it was thought to.
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
         let served = self.greedy.is_served(job);
-        let line = Weir::line(&mut self.lags, job, served, desk);
+        self.ledger.learn_cap(job, desk);
+        let line = self.ledger.line(job, served, desk);
         self.greedy.change(job, line, desk);
+        if served && desk.job(job).info.cap.is_none() {
+            self.greedy.change_cap(job, self.ledger.cap(job, desk), desk);
+            self.settle(desk);
+        }
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        let lag = &mut self.lags[job.index()];
-        *lag = Lag { before_ns: lag.total_ns(desk.now_ns), since_ns: None };
+        self.ledger.phase_ended(job, desk);
         self.greedy.leave(job, desk);
         self.settle(desk);
     }
@@ -79,4 +95,211 @@ impl Policy for Weir {
     fn wants_progress(&self) -> bool {
         true
     }
+}
+
+impl Weir {
+    fn settle(&mut self, desk: &mut Desk) {
+        while let Some(job) = self.ledger.next_overdue(desk) {
+            let line = self.ledger.line(job, false, desk);
+            self.greedy.change(job, line, desk);
+        }
+        let ledger = &mut self.ledger;
+        self.greedy.settle(desk, |job, served, desk| ledger.line(job, served, desk));
+        if self.timer_ns.is_none_or(|at_ns| at_ns <= desk.now_ns) {
+            self.timer_ns = None;
+            if self.greedy.somebody_waits(desk.now_ns) {
+                let at_ns = desk.now_ns.saturating_add(LOOK_AGAIN_NS);
+                self.timer_ns = Some(at_ns);
+                desk.timer(at_ns);
+            }
+        }
+    }
+}
+
+/// What the rule knows of the jobs beyond the engine's records.
+#[derive(Default)]
+struct Ledger {
+    standings: Vec<Standing>,
+    jobs: u64,
+    /// Sum of the jobs' `f`, each as of its latest event.
+    sum_of_fractions: f64,
+    /// When each waiting job is expected to be overdue.
+    deadlines: BTreeSet<(u64, JobId)>,
+    /// Over the past phases of all jobs: their number, what they moved, the compute time before them.
+    phases: f64,
+    volume_bytes: f64,
+    compute_ns: f64,
+    /// The highest rate, in bytes per nanosecond, that a job with a full grant has kept up.
+    best_rate: f64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    stalled_ns: f64,
+    /// Stalled since then, on top; `None` while served or computing.
+    stalled_since_ns: Option<u64>,
+    fraction: f64,
+    overdue: bool,
+    deadline_ns: u64,
+    /// With a full grant: how long, and how much was moved.
+    full_ns: f64,
+    full_bytes: f64,
+    /// Up to when the bytes have been reported, and how many in this phase.
+    reported_ns: u64,
+    reported_bytes: u64,
+}
+
+impl Ledger {
+    fn join(&mut self, job: JobId, now_ns: u64) {
+        if self.standings.len() <= job.index() {
+            self.standings.resize(job.index() + 1, Standing::default());
+        }
+        self.standings[job.index()] = Standing { reported_ns: now_ns, ..Standing::default() };
+        self.jobs += 1;
+    }
+
+    fn leave(&mut self, job: JobId) {
+        self.jobs -= 1;
+        self.sum_of_fractions -= self.standings[job.index()].fraction;
+    }
+
+    fn mean_fraction(&self) -> f64 {
+        (self.sum_of_fractions / self.jobs.max(1) as f64).max(0.0)
+    }
+
+    /// Above this `f` a job is overdue. Two thousandths of one's life are never too late.
+    fn limit(&self) -> f64 {
+        let mean = self.mean_fraction();
+        (4.5 * mean / (1.0 + 11.0 * mean)).max(0.002)
+    }
+
+    /// The job's rank from now on. `f` is a curve, `stalled / life`; its tangent at this moment lies
+    /// above it, so a job that is not looked at for long ranks rather too high than too low.
+    fn line(&mut self, job: JobId, served: bool, desk: &Desk) -> Line {
+        let now_ns = desk.now_ns;
+        let entry = desk.job(job);
+        let life_ns = life_ns(entry, now_ns);
+        let limit = self.limit();
+        let standing = &mut self.standings[job.index()];
+        standing.stop_stall(now_ns);
+        standing.stalled_since_ns = (!served).then_some(now_ns);
+        let fraction = standing.stalled_ns / life_ns;
+        let growth = (1.0 - fraction) / life_ns;
+        self.sum_of_fractions += fraction - standing.fraction;
+        standing.fraction = fraction;
+        standing.overdue &= fraction >= limit;
+        self.deadlines.remove(&(standing.deadline_ns, job));
+        if !served && !standing.overdue {
+            standing.deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
+            self.deadlines.insert((standing.deadline_ns, job));
+        }
+        let (lift, weight) = if standing.overdue { (OVERDUE, 1.0) } else { (0.0, self.weight(job, desk)) };
+        let slope = if served { 0.0 } else { growth * weight };
+        Line { value: lift + fraction * weight, slope, at_ns: now_ns }
+    }
+
+    /// A waiting job whose time has come. The limit moves, so a deadline is only when to look.
+    fn next_overdue(&mut self, desk: &Desk) -> Option<JobId> {
+        let limit = self.limit();
+        while let Some(&(deadline_ns, job)) = self.deadlines.first()
+            && deadline_ns <= desk.now_ns
+        {
+            self.deadlines.remove(&(deadline_ns, job));
+            let life_ns = life_ns(desk.job(job), desk.now_ns);
+            let standing = &mut self.standings[job.index()];
+            let fraction = standing.stalled_at_ns(desk.now_ns) / life_ns;
+            if fraction >= limit {
+                standing.overdue = true;
+                return Some(job);
+            }
+            let wait_ns = ((limit - fraction) * life_ns).max(life_ns * 1e-4);
+            standing.deadline_ns = desk.now_ns.saturating_add(wait_ns as u64 + 1);
+            self.deadlines.insert((standing.deadline_ns, job));
+        }
+        None
+    }
+
+    /// `left^-e`, with volumes in units of the mean phase: `e` moves with time, and a unit of its own
+    /// would let ranks of different times differ by far more than the jobs do.
+    fn weight(&self, job: JobId, desk: &Desk) -> f64 {
+        let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
+        let left = self.left_bytes(desk.job(job)) / mean_bytes.max(1.0);
+        let exponent = 0.4 + 14.0 * self.mean_fraction();
+        left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
+    }
+
+    /// What the phase is expected to move still.
+    fn left_bytes(&self, job: &Job) -> f64 {
+        let (mean_bytes, spread_bytes) = match (job.announced_bytes, job.past.count) {
+            (Some(bytes), _) => (bytes as f64, 0.0),
+            (None, 0) if self.compute_ns > 0.0 => {
+                let likely = job.compute_ns as f64 * self.volume_bytes / self.compute_ns;
+                (likely, 0.1 * likely)
+            }
+            (None, 0) => (0.0, 0.0),
+            (None, 1) => (job.past.mean_bytes, 0.1 * job.past.mean_bytes),
+            (None, _) => (job.past.mean_bytes, job.past.standard_deviation_bytes()),
+        };
+        let left = residual(mean_bytes - job.moved_bytes as f64, spread_bytes);
+        left.max(0.01 * mean_bytes).max(1.0)
+    }
+
+    fn phase_ended(&mut self, job: JobId, desk: &Desk) {
+        let entry = desk.job(job);
+        self.phases += 1.0;
+        self.volume_bytes += entry.moved_bytes as f64;
+        self.compute_ns += entry.compute_ns as f64 / entry.past.count.max(1) as f64;
+        let standing = &mut self.standings[job.index()];
+        standing.stop_stall(desk.now_ns);
+        standing.overdue = false;
+        standing.reported_bytes = 0;
+        self.deadlines.remove(&(standing.deadline_ns, job));
+    }
+
+    /// The part of the bandwidth that the job can use: as told, or as seen next to the best.
+    fn cap(&self, job: JobId, desk: &Desk) -> f64 {
+        let standing = &self.standings[job.index()];
+        match desk.job(job).info.cap {
+            Some(cap) => cap,
+            None if standing.full_ns == 0.0 => 1.0,
+            None => (CAP_ROOM * standing.full_bytes / standing.full_ns / self.best_rate).clamp(1e-6, 1.0),
+        }
+    }
+
+    /// Counts what was moved since the last report, if all that time the job had all it could use.
+    fn learn_cap(&mut self, job: JobId, desk: &Desk) {
+        let entry = desk.job(job);
+        let full = entry.info.cap.is_none() && entry.share() >= 0.999 * self.cap(job, desk);
+        let standing = &mut self.standings[job.index()];
+        let since_ns = standing.reported_ns.max(entry.phase_began_ns.unwrap_or(0));
+        if full && entry.share_since_ns() <= since_ns && since_ns < desk.now_ns {
+            standing.full_ns += (desk.now_ns - since_ns) as f64;
+            standing.full_bytes += (entry.moved_bytes - standing.reported_bytes) as f64;
+            self.best_rate = self.best_rate.max(standing.full_bytes / standing.full_ns);
+        }
+        standing.reported_ns = desk.now_ns;
+        standing.reported_bytes = entry.moved_bytes;
+    }
+}
+
+impl Standing {
+    fn stalled_at_ns(&self, now_ns: u64) -> f64 {
+        self.stalled_ns + self.stalled_since_ns.map_or(0.0, |since_ns| (now_ns - since_ns) as f64)
+    }
+
+    fn stop_stall(&mut self, now_ns: u64) {
+        self.stalled_ns = self.stalled_at_ns(now_ns);
+        self.stalled_since_ns = None;
+    }
+}
+
+fn life_ns(job: &Job, now_ns: u64) -> f64 {
+    (now_ns - job.joined_ns) as f64 + GRACE_NS
+}
+
+/// The mean of what is still to come of a quantity expected to be `ahead` more, with the given
+/// standard deviation, knowing that it has not ended yet. A smooth maximum of `ahead` and zero that
+/// is one deviation at `ahead = 0`; the exact one is 0.80 for normal, 0.87 for uniform spreads.
+fn residual(ahead: f64, deviation: f64) -> f64 {
+    (ahead + ahead.hypot(2.0 * deviation)) / 2.0
 }

@@ -59,6 +59,8 @@ struct Run<'a> {
     /// When compute phases end and jobs are released.
     agenda: BinaryHeap<Reverse<(u64, usize)>>,
     flows: Vec<Flow>,
+    /// Jobs to report on; kept for its memory.
+    moving: Vec<usize>,
     shares_changed: bool,
     demands: Vec<Demand>,
     rates: Vec<f64>,
@@ -91,6 +93,7 @@ impl<'a> Run<'a> {
             runners: runners.collect(),
             agenda: jobs.iter().enumerate().map(|(i, job)| Reverse((job.release_ns, i))).collect(),
             flows: Vec::new(),
+            moving: Vec::new(),
             shares_changed: false,
             demands: Vec::new(),
             rates: Vec::new(),
@@ -153,23 +156,24 @@ impl<'a> Run<'a> {
         self.now_ns = to_ns;
     }
 
-    /// What has been moved so far, for policies that look at it.
+    /// What has been moved so far, for policies that look at it. Flows that end now report there.
     fn report_progress(&mut self) {
         if !self.engine.wants_progress() {
             return;
         }
-        for index in 0..self.flows.len() {
-            let job = self.flows[index].job;
+        let mut moving = std::mem::take(&mut self.moving);
+        moving.clear();
+        moving.extend(self.flows.iter().filter(|flow| flow.ends_ns > self.now_ns).map(|flow| flow.job));
+        for &job in &moving {
             let runner = &mut self.runners[job];
-            let moved_ns = (runner.volume_ns as f64 - runner.left_ns).max(0.0) as u64;
-            let bytes = moved_ns.min(runner.volume_ns).saturating_sub(runner.told_ns);
-            runner.told_ns += bytes;
-            if bytes > 0 && self.flows[index].ends_ns > self.now_ns {
+            let moved_ns = ((runner.volume_ns as f64 - runner.left_ns).max(0.0) as u64).min(runner.volume_ns);
+            let bytes = moved_ns.saturating_sub(runner.told_ns);
+            if bytes > 0 {
+                runner.told_ns += bytes;
                 self.tell(Event::BytesMoved { job: JobId(job as u32), bytes });
-            } else {
-                self.runners[job].told_ns -= bytes;
             }
         }
+        self.moving = moving;
     }
 
     fn end_phases(&mut self) {
