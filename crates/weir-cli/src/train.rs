@@ -5,8 +5,8 @@ use clap::Parser;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_engine::requests::measurements_from_csv;
-use weir_engine::requests::select::{Inputs, Measurement, Selector};
+use weir_engine::requests::select::{Inputs, Measurement, Selector, examples};
+use weir_engine::requests::{cross_validation_errors, measurements_from_csv};
 
 #[derive(Parser)]
 pub(crate) struct Args {
@@ -29,14 +29,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let selector = Selector::learn(&measurements, Inputs::Live);
     let (tree, situations) = (selector.tree(), measurements.len());
     let (nodes, leaves, correct) = (tree.nodes(), tree.leaves(), selector.correct(&measurements));
+    // As many folds as there are situations, if there are few: each is then left out once.
+    let folds = situations.min(10);
+    let unseen = situations - cross_validation_errors(&examples(&measurements, Inputs::Live), folds, 1);
     if args.json {
         let answer = json!({
-            "situations": situations, "correct": correct, "nodes": nodes, "leaves": leaves,
-            "tree": tree.to_string(),
+            "situations": situations, "correct": correct, "correct_unseen": unseen,
+            "nodes": nodes, "leaves": leaves, "tree": tree.to_string(),
         });
         println!("{answer:#}");
     } else {
-        println!("{correct} of {situations} situations right, {nodes} nodes, {leaves} leaves\n{tree}");
+        println!("{correct} of {situations} situations right, {unseen} when not learnt from them");
+        println!("{nodes} nodes, {leaves} leaves\n{tree}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use weir_engine::requests::select::Selector;
 use weir_engine::requests::{
-    Algorithm, Device, Next, Operation, Outlook, Request, Run, Scheduler, Settings, VirtualRequest, simulate,
+    Algorithm, Clients, Device, Next, Operation, Outlook, Request, Run, Scheduler, Settings, VirtualRequest,
+    simulate, table3,
 };
 
 const DEVICE: Device =
@@ -290,5 +291,30 @@ fn enormous_requests() {
             scheduler.complete();
         }
         assert_eq!(scheduler.pending(), 0);
+    }
+}
+
+/// The clients of the experiments move every byte of their files once, whatever the order of service.
+#[test]
+fn clients_move_their_files_once() {
+    let (processes, bytes_per_process) = (3, 256 << 10);
+    for (index, pattern) in table3::patterns().enumerate() {
+        let mut clients = Clients::new(pattern, processes, bytes_per_process, 0.0003, 7);
+        let mut scheduler = scheduler(index % POLICIES, Settings::default());
+        let run = simulate(&mut scheduler, &DEVICE, &mut clients, 1, Outlook::Blind);
+        let mut files: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+        for service in &run.services {
+            files
+                .entry(service.request.file)
+                .or_default()
+                .push((service.request.offset, service.request.end()));
+        }
+        assert_eq!(files.len() as u64, pattern.files(processes));
+        let file_bytes = bytes_per_process * pattern.applications * processes / pattern.files(processes);
+        for pieces in files.values_mut() {
+            pieces.sort_unstable();
+            assert_eq!((pieces[0].0, pieces[pieces.len() - 1].1), (0, file_bytes));
+            assert!(pieces.windows(2).all(|pair| pair[0].1 == pair[1].0));
+        }
     }
 }

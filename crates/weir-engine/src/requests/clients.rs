@@ -60,11 +60,6 @@ impl Clients {
         clients
     }
 
-    pub fn transfers(&self) -> u64 {
-        self.clients.len() as u64 * self.requests_per_process * local_bytes(self.pattern.request_size)
-            / TRANSFER_BYTES
-    }
-
     /// Figure 2: with a shared file, processes have a portion each, or take turns.
     fn offset(&self, process: u64, request: u64) -> u64 {
         let place = match (self.pattern.file_per_process, self.pattern.spatiality) {
