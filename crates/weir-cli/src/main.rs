@@ -7,6 +7,7 @@ mod pages;
 mod report;
 mod reproduce;
 mod run;
+mod setup;
 mod simulate;
 mod train;
 

@@ -1,0 +1,190 @@
+//! Which launcher a command begins with, and how that one hands variables to its ranks.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `-x NAME=VALUE`, for each part of a command with several programs.
+    OpenMpi,
+    /// MPICH and its relatives: `-genv NAME VALUE`.
+    Hydra,
+    /// Hands on its own environment unless `--export` says otherwise.
+    Srun,
+    /// Another launcher, or the program itself: what is in the environment is handed on.
+    Other,
+}
+
+/// A launcher and what it says it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Launcher {
+    pub(crate) kind: Kind,
+    pub(crate) version: String,
+}
+
+/// Whether a program of this name starts MPI ranks.
+pub(crate) fn is_launcher(program: &OsStr) -> bool {
+    let name = base_name(program);
+    let stem = name.split('.').next().unwrap_or_default();
+    matches!(stem, "mpirun" | "mpiexec" | "orterun" | "oshrun" | "prterun" | "prun" | "srun")
+}
+
+/// Asks a launcher for its version; a program that is none is not asked.
+pub(crate) fn identify(program: &OsStr) -> Result<Launcher, String> {
+    if !is_launcher(program) {
+        return Ok(Launcher { kind: Kind::Other, version: String::new() });
+    }
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .env_remove("LD_PRELOAD")
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", program.to_string_lossy()))?;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Ok(classify(&base_name(program), &said))
+}
+
+fn classify(name: &str, said: &str) -> Launcher {
+    let line =
+        |with: &str| said.lines().find(|line| line.contains(with)).unwrap_or_default().trim().to_string();
+    let first = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_string();
+    let lower = said.to_ascii_lowercase();
+    if lower.contains("open mpi")
+        || lower.contains("open-mpi")
+        || lower.contains("openrte")
+        || lower.contains("prte")
+    {
+        Launcher { kind: Kind::OpenMpi, version: first }
+    } else if said.contains("Intel(R) MPI") {
+        Launcher { kind: Kind::Hydra, version: line("Intel(R) MPI") }
+    } else if said.contains("HYDRA") {
+        let version = line("Version:").trim_start_matches("Version:").trim().to_string();
+        Launcher { kind: Kind::Hydra, version: format!("Hydra {version} (MPICH)") }
+    } else if name == "srun" || lower.contains("slurm") {
+        Launcher { kind: Kind::Srun, version: first }
+    } else {
+        Launcher { kind: Kind::Other, version: first }
+    }
+}
+
+/// Names and values.
+pub(crate) type Variables = Vec<(String, OsString)>;
+
+/// The command with the variables in it, for launchers that need to be told; others get them from the
+/// environment, which is the second part of the answer.
+pub(crate) fn hand_over(
+    kind: Kind,
+    command: &[OsString],
+    variables: &[(String, OsString)],
+) -> Result<(Vec<OsString>, Variables), String> {
+    let (program, rest) = command.split_first().ok_or("no command to run")?;
+    let mut told = vec![program.clone()];
+    match kind {
+        Kind::OpenMpi => {
+            told.extend(open_mpi_options(variables));
+            for word in rest {
+                told.push(word.clone());
+                // Behind a colon another program with options of its own begins.
+                if word == ":" {
+                    told.extend(open_mpi_options(variables));
+                }
+            }
+            Ok((told, Vec::new()))
+        }
+        Kind::Hydra => {
+            for (name, value) in variables {
+                told.extend(["-genv".into(), name.into(), value.clone()]);
+            }
+            told.extend(rest.iter().cloned());
+            Ok((told, Vec::new()))
+        }
+        Kind::Srun => {
+            for word in rest {
+                told.push(srun_export(word, variables)?);
+            }
+            Ok((told, variables.to_vec()))
+        }
+        Kind::Other => Ok((command.to_vec(), variables.to_vec())),
+    }
+}
+
+fn open_mpi_options(variables: &[(String, OsString)]) -> impl Iterator<Item = OsString> + '_ {
+    variables.iter().flat_map(|(name, value)| {
+        let mut assignment = OsString::from(format!("{name}="));
+        assignment.push(value);
+        [OsString::from("-x"), assignment]
+    })
+}
+
+/// Adds the variables to a list the user gave; `NONE` cannot be added to.
+fn srun_export(word: &OsStr, variables: &[(String, OsString)]) -> Result<OsString, String> {
+    let Some(list) = word.to_str().and_then(|word| word.strip_prefix("--export=")) else {
+        return Ok(word.to_os_string());
+    };
+    if matches!(list, "NONE" | "NIL") {
+        return Err(format!(
+            "srun --export={list} keeps Weir from the ranks: leave it out or list variables"
+        ));
+    }
+    let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+    Ok(format!("--export={list},{}", names.join(",")).into())
+}
+
+fn base_name(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    fn handed(kind: Kind, command: &str) -> (String, usize) {
+        let variables = [("LD_PRELOAD".to_string(), "/l.so".into()), ("WEIR_DIR".to_string(), "/d".into())];
+        let (told, environment) = hand_over(kind, &words(command), &variables).unwrap();
+        (told.join(OsStr::new(" ")).into_string().unwrap(), environment.len())
+    }
+
+    #[test]
+    fn every_launcher_is_told_in_its_own_way() {
+        assert_eq!(
+            handed(Kind::OpenMpi, "mpirun -n 2 ./a : -n 1 ./b"),
+            ("mpirun -x LD_PRELOAD=/l.so -x WEIR_DIR=/d -n 2 ./a : -x LD_PRELOAD=/l.so -x WEIR_DIR=/d -n 1 ./b".into(), 0)
+        );
+        assert_eq!(
+            handed(Kind::Hydra, "mpiexec -n 2 ./a"),
+            ("mpiexec -genv LD_PRELOAD /l.so -genv WEIR_DIR /d -n 2 ./a".into(), 0)
+        );
+        assert_eq!(handed(Kind::Srun, "srun -n 2 ./a"), ("srun -n 2 ./a".into(), 2));
+        assert_eq!(
+            handed(Kind::Srun, "srun --export=HOME ./a"),
+            ("srun --export=HOME,LD_PRELOAD,WEIR_DIR ./a".into(), 2)
+        );
+        assert_eq!(handed(Kind::Other, "./a --x"), ("./a --x".into(), 2));
+        let none = hand_over(Kind::Srun, &words("srun --export=NONE ./a"), &[]).unwrap_err();
+        assert!(none.contains("--export=NONE"), "{none}");
+    }
+
+    #[test]
+    fn launchers_are_known_by_what_they_say() {
+        for (said, kind) in [
+            ("mpirun (Open MPI) 5.0.5\n\nReport bugs to https://www.open-mpi.org/", Kind::OpenMpi),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n", Kind::OpenMpi),
+            ("HYDRA build details:\n    Version:                                 4.0.2\n", Kind::Hydra),
+            ("Intel(R) MPI Library for Linux* OS, Version 2021.17 Build 20251009\n", Kind::Hydra),
+            ("slurm 23.11.4\n", Kind::Srun),
+            ("mystery 1.0\n", Kind::Other),
+        ] {
+            assert_eq!(classify("mpirun", said).kind, kind, "{said}");
+        }
+        let mpich = classify("mpirun", "HYDRA build details:\n    Version:     4.0.2\n");
+        assert_eq!(mpich.version, "Hydra 4.0.2 (MPICH)");
+        assert!(is_launcher(OsStr::new("/usr/bin/mpirun.openmpi")));
+        assert!(!is_launcher(OsStr::new("./mpirunner")));
+    }
+}

@@ -1,0 +1,163 @@
+//! `weir report`: the summary of a job, from its profile or from what its ranks left behind.
+
+mod advice;
+mod summary;
+pub(crate) mod text;
+
+pub(crate) use summary::{Dress, summary};
+
+use crate::Outcome;
+use serde::Deserialize;
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weir_profile::job::{self, Merged};
+use weir_profile::profile::{JSON_SCHEMA, Profile, SCHEMA};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A profile, a record, a directory of profiles (WEIR_DIR) or a job's folder of records
+    #[arg(value_name = "FILE|DIR", default_value = ".")]
+    path: PathBuf,
+    /// Print the profile itself as JSON instead of the summary
+    #[arg(long)]
+    json: bool,
+    /// Print the JSON Schema of profiles
+    #[arg(long)]
+    schema: bool,
+}
+
+/// Jobs that are listed before the summary of the newest.
+const LISTED_JOBS: usize = 10;
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    if args.schema {
+        return print(JSON_SCHEMA);
+    }
+    let metadata = fs::metadata(&args.path).map_err(|error| format!("{}: {error}", args.path.display()))?;
+    let (list, profile) = if metadata.is_dir() { newest_in(&args.path)? } else { (String::new(), load(&args.path)?) };
+    if args.json {
+        let json = serde_json::to_string_pretty(&profile).map_err(|error| error.to_string())?;
+        return print(&(json + "\n"));
+    }
+    print(&(list + &summary(&profile, dress(std::io::stdout().is_terminal()))))
+}
+
+pub(crate) fn dress(terminal: bool) -> Dress {
+    Dress { bold: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
+}
+
+/// A reader that stops reading (`weir report | head`) is no error.
+fn print(text: &str) -> Outcome {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A profile or a single record.
+pub(crate) fn load(path: &Path) -> Result<Profile, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if bytes.starts_with(b"WEIRREC") {
+        return job::merge_record(path).map_err(|error| error.to_string());
+    }
+    parse(path, &bytes)
+}
+
+/// What profiles of every schema have.
+#[derive(Deserialize)]
+struct Outline {
+    weir: OutlineWeir,
+}
+
+#[derive(Deserialize)]
+struct OutlineWeir {
+    schema: u64,
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Profile, String> {
+    let name = path.display();
+    let outline: Outline =
+        serde_json::from_slice(bytes).map_err(|error| format!("{name}: neither a profile nor a record: {error}"))?;
+    let schema = outline.weir.schema;
+    if schema > SCHEMA {
+        eprintln!("weir: {name}: profile of schema {schema}, this version knows {SCHEMA}; showing what it understands");
+    }
+    serde_json::from_slice(bytes).map_err(|error| match schema > SCHEMA {
+        true => format!("{name}: profile of schema {schema} cannot be read by this version, which knows {SCHEMA}: {error}"),
+        false => format!("{name}: not a complete profile: {error}"),
+    })
+}
+
+/// All jobs of a directory, as a list when there are several, and the profile of the newest. What jobs
+/// that are over left behind is merged and written first.
+fn newest_in(dir: &Path) -> Result<(String, Profile), String> {
+    let found = job::find(dir).map_err(|error| error.to_string())?;
+    let mut jobs: Vec<(String, Profile)> = Vec::new();
+    for folder in &found.folders {
+        match job::merge_folder(folder, false) {
+            Ok(merged) => jobs.extend(settle(folder, merged)),
+            Err(error) => eprintln!("weir: {error}"),
+        }
+    }
+    let written: Vec<String> = jobs.iter().map(|(name, _)| name.clone()).collect();
+    for path in found.profiles.iter().filter(|path| !written.contains(&file_name(path))) {
+        match load(path) {
+            Ok(profile) => jobs.push((file_name(path), profile)),
+            Err(error) => eprintln!("weir: {error}"),
+        }
+    }
+    jobs.sort_by(|(a_name, a), (b_name, b)| b.job.start.cmp(&a.job.start).then_with(|| a_name.cmp(b_name)));
+    let list = if jobs.len() > 1 { list(&jobs) } else { String::new() };
+    let newest = jobs.into_iter().next();
+    let (_, newest) = newest.ok_or_else(|| format!("{}: no profile and no record of a job here", dir.display()))?;
+    Ok((list, newest))
+}
+
+/// Writes the profile of a job that is over; one that may still run is only shown.
+fn settle(folder: &Path, merged: Merged) -> Option<(String, Profile)> {
+    if !merged.did_io {
+        return None;
+    }
+    let profile = merged.profile.clone();
+    if merged.is_live() {
+        return Some((file_name(folder), profile));
+    }
+    let out_dir = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A folder that was named relative to itself has its parent above.
+    let out_dir = if folder.file_name().is_none() { folder.join("..") } else { out_dir.to_path_buf() };
+    match merged.write(&out_dir) {
+        Ok(Some(path)) => {
+            eprintln!("weir: job {} {}; merged into {}", profile.job.id, profile.job.ended, path.display());
+            Some((file_name(&path), profile))
+        }
+        Ok(None) => None,
+        Err(error) => {
+            eprintln!("weir: {error}; the records stay in {}", folder.display());
+            Some((file_name(folder), profile))
+        }
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn list(jobs: &[(String, Profile)]) -> String {
+    let mut out = String::new();
+    for (name, profile) in jobs.iter().take(LISTED_JOBS) {
+        let job = &profile.job;
+        let moved: f64 = profile.ranks.iter().map(|rank| (rank.bytes_read as f64) + rank.bytes_written as f64).sum();
+        out += &format!(
+            "{}  {:>9}  {:>10}  {:<40}  {}\n",
+            job.start,
+            text::seconds(job.duration_s),
+            text::bytes(moved),
+            name,
+            job.ended
+        );
+    }
+    if jobs.len() > LISTED_JOBS {
+        out += &format!("… and {} older\n", jobs.len() - LISTED_JOBS);
+    }
+    out + "\n"
+}

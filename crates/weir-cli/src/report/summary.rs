@@ -1,0 +1,213 @@
+//! A job's I/O on one screen.
+
+use super::advice::advice;
+use super::text::{bytes, counted, percent, ranks, seconds, sparkline, tail};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use weir_profile::describe_end;
+use weir_profile::profile::{Fate, Profile};
+
+/// How the text is dressed: plain, or with bold labels on a terminal.
+#[derive(Clone, Copy)]
+pub(crate) struct Dress {
+    pub(crate) bold: bool,
+}
+
+impl Dress {
+    pub(crate) fn strong(self, text: &str) -> String {
+        if self.bold { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    fn line(self, out: &mut String, label: &str, text: &str) {
+        let _ = writeln!(out, "{} {text}", self.strong(&format!("{label:<12}")));
+    }
+}
+
+const FILE_WIDTH: usize = 48;
+
+pub(crate) fn summary(profile: &Profile, dress: Dress) -> String {
+    let mut out = String::new();
+    head(&mut out, profile, dress);
+    volume(&mut out, profile, dress);
+    phases(&mut out, profile, dress);
+    collectives(&mut out, profile, dress);
+    slowest(&mut out, profile, dress);
+    files(&mut out, profile, dress);
+    ends(&mut out, profile, dress);
+    look_at(&mut out, profile, dress);
+    out
+}
+
+fn head(out: &mut String, profile: &Profile, dress: Dress) {
+    let job = &profile.job;
+    let _ = writeln!(out, "{}  job {}  {}", dress.strong(&job.application), job.id, job.ended);
+    let _ = writeln!(
+        out,
+        "{} on {}, {} ({} ABI), {}, ran {}{}",
+        counted(job.nprocs, "rank"),
+        counted(job.nnodes, "node"),
+        job.mpi,
+        job.abi,
+        job.start,
+        seconds(job.duration_s),
+        if job.spawned { ", spawned by another job" } else { "" }
+    );
+    out.push('\n');
+}
+
+fn volume(out: &mut String, profile: &Profile, dress: Dress) {
+    let written: f64 = profile.ranks.iter().map(|rank| rank.bytes_written as f64).sum();
+    let read: f64 = profile.ranks.iter().map(|rank| rank.bytes_read as f64).sum();
+    let in_phases_s: f64 =
+        profile.phases.list.iter().map(|phase| (phase.end_s - phase.start_s - phase.wait_s).max(0.0)).sum();
+    let mut speed = String::new();
+    if in_phases_s > 0.0 {
+        speed = format!(", {}/s while in I/O", bytes((written + read) / in_phases_s));
+    }
+    dress.line(out, "Moved", &format!("{} written, {} read{speed}", bytes(written), bytes(read)));
+    let count = |module: &str, names: &[&str]| -> u64 {
+        let counters = profile.modules.get(module).map(|module| &module.counters);
+        names.iter().filter_map(|name| counters?.get(*name)).map(|value| value.as_u64()).sum()
+    };
+    let kinds = [
+        ("collective", count("MPIIO", &["MPIIO_COLL_READS", "MPIIO_COLL_WRITES"])),
+        ("split", count("MPIIO", &["MPIIO_SPLIT_READS", "MPIIO_SPLIT_WRITES"])),
+        ("nonblocking", count("MPIIO", &["MPIIO_NB_READS", "MPIIO_NB_WRITES"])),
+        ("independent", count("MPIIO", &["MPIIO_INDEP_READS", "MPIIO_INDEP_WRITES"])),
+    ];
+    let mpiio: Vec<String> =
+        kinds.iter().filter(|kind| kind.1 > 0).map(|(kind, n)| format!("{n} {kind}")).collect();
+    let mpiio = if mpiio.is_empty() { "none".to_string() } else { mpiio.join(", ") };
+    let posix = count("POSIX", &["POSIX_READS", "POSIX_WRITES"]);
+    let stdio = count("STDIO", &["STDIO_READS", "STDIO_WRITES"]);
+    dress.line(out, "Data calls", &format!("MPI-IO {mpiio}; POSIX {posix}; STDIO {stdio}"));
+}
+
+fn phases(out: &mut String, profile: &Profile, dress: Dress) {
+    let phases = &profile.phases;
+    let every = match phases.characteristic_time_s {
+        Some(time_s) => format!(", characteristic time {}", seconds(time_s)),
+        None => String::new(),
+    };
+    let gap = match (phases.gap_s, phases.gap_source.as_str()) {
+        (Some(gap_s), source) if phases.count > 1 => format!(" (gap {source}: {})", seconds(gap_s)),
+        (None, "marked") => " (marked)".into(),
+        _ => String::new(),
+    };
+    let text = format!(
+        "{}{every}, I/O ratio {}{gap}",
+        counted(phases.count, "phase"),
+        percent(phases.io_ratio, 1.0)
+    );
+    dress.line(out, "Phases", &text);
+    let series = &profile.series;
+    let moved: Vec<u64> =
+        series.bytes_read.iter().zip(&series.bytes_written).map(|(r, w)| r.saturating_add(*w)).collect();
+    if let Some(highest) = moved.iter().max().filter(|highest| **highest > 0) {
+        let peak = bytes(*highest as f64 / series.bin_s);
+        dress.line(out, "Over time", &format!("▕{}▏ peak {peak}/s", sparkline(&moved, 64)));
+    }
+}
+
+fn collectives(out: &mut String, profile: &Profile, dress: Dress) {
+    let collectives = &profile.collectives;
+    if collectives.calls == 0 {
+        return;
+    }
+    let text = format!(
+        "{} of rank time: {} file, {} shuffle and waiting",
+        seconds(collectives.time_s),
+        percent(collectives.file_time_s, collectives.time_s),
+        percent(collectives.rest_s, collectives.time_s)
+    );
+    dress.line(out, "Collectives", &text);
+    let mut by_host: BTreeMap<&str, (Vec<u64>, f64)> = BTreeMap::new();
+    for aggregator in &collectives.aggregators {
+        let host = by_host.entry(&aggregator.host).or_default();
+        host.0.push(aggregator.rank);
+        host.1 += aggregator.file_bytes as f64;
+    }
+    let hosts: Vec<String> = by_host
+        .iter()
+        .take(3)
+        .map(|(host, (on, moved))| format!("{} on {host} {}", ranks(on), bytes(*moved)))
+        .collect();
+    let more = if by_host.len() > 3 { format!("; {} more nodes", by_host.len() - 3) } else { String::new() };
+    let count = counted(collectives.aggregators.len() as u64, "rank");
+    let of = format!("{count} of {}", profile.job.nprocs);
+    let text =
+        if hosts.is_empty() { "none seen".into() } else { format!("{of}: {}{more}", hosts.join("; ")) };
+    dress.line(out, "Aggregators", &text);
+}
+
+fn slowest(out: &mut String, profile: &Profile, dress: Dress) {
+    for (index, slow) in profile.slowest.iter().take(3).enumerate() {
+        let text = format!(
+            "{:>8}  {} of {} by rank {} at {}, {}",
+            seconds(slow.duration_s),
+            slow.op,
+            bytes(slow.bytes as f64),
+            slow.rank,
+            seconds(slow.start_s),
+            tail(&slow.file, FILE_WIDTH)
+        );
+        dress.line(out, if index == 0 { "Slowest" } else { "" }, &text);
+    }
+}
+
+fn files(out: &mut String, profile: &Profile, dress: Dress) {
+    for (index, file) in profile.files.iter().take(3).enumerate() {
+        let moved = |module: &str| -> f64 {
+            let counters = file.modules.get(module);
+            let names = [format!("{module}_BYTES_READ"), format!("{module}_BYTES_WRITTEN")];
+            names.iter().filter_map(|name| counters?.get(name.as_str())).map(|value| value.as_f64()).sum()
+        };
+        let moved = moved("MPIIO").max(moved("POSIX")) + moved("STDIO");
+        let name = tail(&file.name, FILE_WIDTH);
+        let text = format!("{:>8}  {name}, {}", bytes(moved), counted(file.nranks, "rank"));
+        dress.line(out, if index == 0 { "Files" } else { "" }, &text);
+    }
+    let more = profile.files.len().saturating_sub(3) as u64 + profile.dropped.files;
+    if more > 0 {
+        dress.line(out, "", &format!("          and {more} more"));
+    }
+}
+
+/// How many ranks ended how; whoever did not end well is named.
+fn ends(out: &mut String, profile: &Profile, dress: Dress) {
+    let mut by_fate: BTreeMap<Fate, Vec<&weir_profile::profile::Rank>> = BTreeMap::new();
+    for rank in &profile.ranks {
+        by_fate.entry(rank.ended).or_default().push(rank);
+    }
+    let describe = |(fate, list): (&Fate, &Vec<&weir_profile::profile::Rank>)| {
+        let numbers: Vec<u64> = list.iter().map(|rank| rank.rank).collect();
+        match list.as_slice() {
+            _ if matches!(fate, Fate::Finalized) => format!("{} finalized", numbers.len()),
+            _ if matches!(fate, Fate::Idle) => format!("{} without I/O", numbers.len()),
+            [only] => format!("{} {}", describe_end(only), fate.name()),
+            _ => format!("{} {} (ranks {})", numbers.len(), fate.name(), ranks(&numbers)),
+        }
+    };
+    let texts: Vec<String> = by_fate.iter().map(describe).collect();
+    dress.line(out, "Ranks", &texts.join("; "));
+}
+
+fn look_at(out: &mut String, profile: &Profile, dress: Dress) {
+    let mut advice = advice(profile);
+    advice.extend(profile.notes.iter().take(4).cloned());
+    let dropped = &profile.dropped;
+    if dropped.requests + dropped.handles > 0 {
+        advice.push(format!(
+            "{} and {} could not be followed to their end",
+            counted(dropped.requests, "nonblocking operation"),
+            counted(dropped.handles, "call")
+        ));
+    }
+    out.push('\n');
+    if advice.is_empty() {
+        dress.line(out, "Look at", "nothing stands out");
+    }
+    for (index, line) in advice.iter().enumerate() {
+        dress.line(out, if index == 0 { "Look at" } else { "" }, line);
+    }
+}

@@ -1,0 +1,240 @@
+//! `weir run`: an MPI program with its I/O measured.
+
+use crate::Outcome;
+use crate::report::{dress, load, summary};
+use crate::setup::{Setup, directory, find_library, new_job_id, writable_dir};
+use std::ffi::{OsString, c_int, c_void};
+use std::io::IsTerminal;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where the profile goes [default: WEIR_DIR or the current directory]
+    #[arg(short, long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Measure files under this path too, even in system directories; with * as wildcard
+    #[arg(long, value_name = "PATH", value_parser = path_pattern)]
+    include: Vec<String>,
+    /// Leave files under this path out; with * as wildcard
+    #[arg(long, value_name = "PATH", value_parser = path_pattern)]
+    exclude: Vec<String>,
+    /// The longest pause within an I/O phase, such as 0.5s or 200ms [default: learnt from the job]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    phase_gap: Option<String>,
+    /// Files with counters of their own in each rank [default: 2048]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    max_files: Option<u32>,
+    /// Name of the program in the profile
+    #[arg(long, value_name = "NAME")]
+    application: Option<String>,
+    /// Name of the job in the profile [default: a new one]
+    #[arg(long, value_name = "ID", value_parser = job_id)]
+    job_id: Option<String>,
+    /// Leave the signals of the program alone; ranks that die of one then count as killed
+    #[arg(long)]
+    no_signals: bool,
+    /// The ranks say on standard error what they find
+    #[arg(short, long)]
+    verbose: bool,
+    /// libweir.so or its directory [default: WEIR_LIB or beside this program]
+    #[arg(long, value_name = "FILE")]
+    lib: Option<PathBuf>,
+    /// Print the summary when the program has ended
+    #[arg(short, long)]
+    report: bool,
+    /// Do not say where the profile is
+    #[arg(short, long)]
+    quiet: bool,
+    /// The command, as in `mpirun -n 4 ./app`
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Several patterns share one variable, with colons between them.
+fn path_pattern(value: &str) -> Result<String, String> {
+    match value {
+        "" => Err("an empty path".into()),
+        _ if value.contains(':') => Err("a path with a colon in it cannot be passed on".into()),
+        _ => Ok(value.into()),
+    }
+}
+
+/// Seconds, or a number with `s` or `ms`; more than nothing and at most a year, as the library has it.
+fn positive_time(value: &str) -> Result<String, String> {
+    let (number, unit_s) = match value.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (value.strip_suffix('s').unwrap_or(value), 1.0),
+    };
+    match number.trim().parse::<f64>().map(|number| number * unit_s) {
+        Ok(seconds) if seconds > 0.0 && seconds <= 366.0 * 86400.0 => Ok(value.into()),
+        _ => Err("not a time such as 0.5, 2s or 200ms".into()),
+    }
+}
+
+fn job_id(value: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    match value {
+        "" => Err("an empty name".into()),
+        _ if value.len() > 100 => Err("longer than 100 characters".into()),
+        _ if !value.chars().all(fits) => Err("letters, digits and . _ - @ only".into()),
+        _ => Ok(value.into()),
+    }
+}
+
+impl Args {
+    fn settings(&self, dir: &Path, job: &str) -> Vec<(&'static str, OsString)> {
+        let mut settings: Vec<(&str, OsString)> = vec![("WEIR_DIR", dir.into()), ("WEIR_JOB_ID", job.into())];
+        if !self.include.is_empty() {
+            settings.push(("WEIR_INCLUDE", self.include.join(":").into()));
+        }
+        if !self.exclude.is_empty() {
+            settings.push(("WEIR_EXCLUDE", self.exclude.join(":").into()));
+        }
+        settings.extend(self.phase_gap.as_ref().map(|gap| ("WEIR_PHASE_GAP", gap.into())));
+        settings.extend(self.max_files.map(|files| ("WEIR_MAX_FILES", files.to_string().into())));
+        settings.extend(self.application.as_ref().map(|name| ("WEIR_APPLICATION", name.into())));
+        settings.extend(self.no_signals.then(|| ("WEIR_SIGNALS", "off".into())));
+        settings.extend(self.verbose.then(|| ("WEIR_VERBOSE", "1".into())));
+        settings
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let library = find_library(args.lib.as_deref())?;
+    let dir = writable_dir(&directory(args.dir.as_deref()))?;
+    let job = args.job_id.clone().unwrap_or_else(new_job_id);
+    let before = profiles_of(&dir, &job)?;
+    let setup = Setup::new(&args.command, &library, args.settings(&dir, &job))?;
+    let status = spawn_and_wait(&setup)?;
+    merge_leftovers(&dir, &job);
+    let mut profiles = profiles_of(&dir, &job)?;
+    profiles.retain(|profile| !before.contains(profile));
+    for profile in &profiles {
+        if !args.quiet {
+            eprintln!("weir: profile {}", profile.display());
+        }
+        if args.report {
+            eprint!("\n{}", summary(&load(profile)?, dress(std::io::stderr().is_terminal())));
+        }
+    }
+    if profiles.is_empty() && !args.quiet {
+        eprintln!(
+            "weir: no I/O of an MPI program was seen, so there is no profile; `weir doctor -- …` says why"
+        );
+    }
+    Ok(exit_code(status))
+}
+
+/// As a shell has it: 128 and the signal for a program that was killed.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// The job and the worlds it spawned, which have a dot and a number behind its name.
+fn belongs(name: &str, job: &str) -> bool {
+    name.strip_prefix(job).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Ranks that were killed left their records; now that the launcher has ended they are merged.
+fn merge_leftovers(dir: &Path, job: &str) {
+    let folders = job::find(dir).map(|found| found.folders).unwrap_or_default();
+    for folder in folders {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        if name.strip_prefix(FOLDER_PREFIX).is_some_and(|name| belongs(name, job))
+            && let Err(error) = job::merge_folder(&folder, true).and_then(|merged| merged.write(dir))
+        {
+            eprintln!("weir: {error}");
+        }
+    }
+}
+
+/// `weir-<application>-<job>.json`, with what may stand behind the job.
+fn profiles_of(dir: &Path, job: &str) -> Result<Vec<PathBuf>, String> {
+    let found = job::find(dir).map_err(|error| error.to_string())?;
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.strip_prefix(PROFILE_PREFIX).and_then(|name| name.strip_suffix(".json"));
+        name.and_then(|name| name.rfind(&format!("-{job}")).map(|at| &name[at + 1..])).is_some_and(|rest| {
+            let rest = &rest[job.len()..];
+            rest.is_empty() || rest.starts_with(['.', '-'])
+        })
+    };
+    Ok(found.profiles.into_iter().filter(is_ours).collect())
+}
+
+/// The child that signals are handed on to, 0 for none.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+/// Hands on what somebody sent to this process alone. What the terminal sends (Ctrl-C) has reached the
+/// child as well, and a launcher that gets it twice kills its ranks at once.
+extern "C" fn hand_on(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel passes a valid siginfo.
+    let by_kernel = !info.is_null() && unsafe { (*info).si_code } == libc::SI_KERNEL;
+    let child = CHILD.load(Relaxed);
+    if child > 0 && !by_kernel {
+        // SAFETY: `kill` is allowed in a handler; the child is not waited for before it has ended.
+        unsafe { libc::kill(child, signal) };
+    }
+}
+
+fn watch_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
+        // SAFETY: all-zero is a valid sigaction, and the handler does only what is allowed in one.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = hand_on;
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Starts the command and waits for it, handing signals on.
+fn spawn_and_wait(setup: &Setup) -> Result<ExitStatus, String> {
+    let mut command = setup.command();
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+    CHILD.store(child.id() as i32, Relaxed);
+    watch_signals();
+    let status = wait(&mut child);
+    CHILD.store(0, Relaxed);
+    status.map_err(|error| format!("cannot wait for {program}: {error}"))
+}
+
+fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
+    loop {
+        match child.wait() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            ended => return ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_before_anything_runs() {
+        for good in ["0.5", "2s", "200ms"] {
+            assert_eq!(positive_time(good), Ok(good.into()));
+        }
+        for bad in ["", "0", "-1", "soon", "inf", "NaN", "5 min"] {
+            assert!(positive_time(bad).is_err(), "{bad}");
+        }
+        assert!(path_pattern("/a:/b").is_err() && path_pattern("/scratch/*").is_ok());
+        assert!(job_id("a/b").is_err() && job_id("4711.0").is_ok());
+    }
+
+    #[test]
+    fn spawned_worlds_belong_to_the_job() {
+        assert!(belongs("4711", "4711") && belongs("4711.1", "4711"));
+        assert!(!belongs("47110", "4711") && !belongs("0-4711", "4711"));
+    }
+}

@@ -1,0 +1,148 @@
+//! What a program needs to run under Weir: the library, a directory, a name for the job.
+
+use crate::launcher::{self, Launcher, Variables};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const LIBRARY: &str = "libweir.so";
+
+/// Finds `libweir.so`: where the user says, or beside this program as built or as installed.
+pub(crate) fn find_library(explicit: Option<&Path>) -> Result<PathBuf, String> {
+    let from_environment = std::env::var_os("WEIR_LIB").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let (said, by) = match (explicit, from_environment) {
+        (Some(path), _) => (Some(path.to_path_buf()), "--lib"),
+        (None, Some(path)) => (Some(path), "WEIR_LIB"),
+        (None, None) => (None, ""),
+    };
+    if let Some(said) = said {
+        let path = if said.is_dir() { said.join(LIBRARY) } else { said };
+        let found = path.canonicalize().map_err(|error| format!("{by} {}: {error}", path.display()))?;
+        return preloadable(found);
+    }
+    let program =
+        std::env::current_exe().and_then(|path| path.canonicalize()).map_err(|error| error.to_string())?;
+    let beside = program.parent().unwrap_or(Path::new("/"));
+    let places = ["", "../lib", "../lib/weir", "../lib64", "../lib64/weir", ".."];
+    let found = places.iter().find_map(|place| beside.join(place).join(LIBRARY).canonicalize().ok());
+    match found {
+        Some(path) => preloadable(path),
+        None => Err(format!(
+            "{LIBRARY} is not in {} nor in ../lib, ../lib/weir or ../lib64 from there: say where with --lib or WEIR_LIB",
+            beside.display()
+        )),
+    }
+}
+
+/// `LD_PRELOAD` separates its entries with colons and blanks and knows no way to escape them.
+fn preloadable(path: PathBuf) -> Result<PathBuf, String> {
+    if path.to_string_lossy().contains([':', ' ']) {
+        return Err(format!(
+            "{}: LD_PRELOAD cannot name a path with a blank or a colon in it",
+            path.display()
+        ));
+    }
+    Ok(path)
+}
+
+/// The value of `LD_PRELOAD` with the library before what is already there.
+pub(crate) fn preload(library: &Path, existing: Option<OsString>) -> OsString {
+    let mut value = library.as_os_str().to_os_string();
+    let others = existing.unwrap_or_default();
+    let others: Vec<&str> = others
+        .to_str()
+        .unwrap_or_default()
+        .split([':', ' '])
+        .filter(|other| !other.is_empty() && Path::new(other).file_name() != Some(OsStr::new(LIBRARY)))
+        .collect();
+    for other in others {
+        value.push(":");
+        value.push(other);
+    }
+    value
+}
+
+/// An absolute directory that exists and can be written to.
+pub(crate) fn writable_dir(dir: &Path) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("WEIR_DIR {}: {error}", dir.display());
+    fs::create_dir_all(dir).map_err(failed)?;
+    let dir = dir.canonicalize().map_err(failed)?;
+    let trial = dir.join(format!(".weir-trial-{}", std::process::id()));
+    fs::File::create(&trial).map_err(failed)?;
+    let _ = fs::remove_file(trial);
+    Ok(dir)
+}
+
+/// `--dir`, `WEIR_DIR` or the current directory.
+pub(crate) fn directory(explicit: Option<&Path>) -> PathBuf {
+    let from_environment =
+        || std::env::var_os("WEIR_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+    explicit.map(Path::to_path_buf).or_else(from_environment).unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// A name no other job has: this host, this process, this second.
+pub(crate) fn new_job_id() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String =
+        host.trim().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(40).collect();
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{host}-{}", since_1970.as_secs(), std::process::id())
+}
+
+/// A command that will run under Weir.
+pub(crate) struct Setup {
+    pub(crate) launcher: Launcher,
+    words: Vec<OsString>,
+    environment: Variables,
+}
+
+impl Setup {
+    /// `settings` are `WEIR_*` variables; they stand above those of the environment.
+    pub(crate) fn new(
+        command: &[OsString],
+        library: &Path,
+        settings: Vec<(&str, OsString)>,
+    ) -> Result<Setup, String> {
+        let program = command.first().ok_or("no command to run")?;
+        let launcher = launcher::identify(program)?;
+        let inherited =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let mut variables: BTreeMap<String, OsString> =
+            inherited.filter(|(name, _)| name.starts_with("WEIR_") && name != "WEIR_LIB").collect();
+        variables.extend(settings.into_iter().map(|(name, value)| (name.to_string(), value)));
+        variables.insert("LD_PRELOAD".into(), preload(library, std::env::var_os("LD_PRELOAD")));
+        let variables: Variables = variables.into_iter().collect();
+        let (words, environment) = launcher::hand_over(launcher.kind, command, &variables)?;
+        Ok(Setup { launcher, words, environment })
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_stands_before_others_and_once() {
+        let library = Path::new("/opt/lib/libweir.so");
+        assert_eq!(preload(library, None), "/opt/lib/libweir.so");
+        assert_eq!(
+            preload(library, Some("/a.so /b.so:/old/libweir.so".into())),
+            "/opt/lib/libweir.so:/a.so:/b.so"
+        );
+        assert!(preloadable("/my libs/libweir.so".into()).unwrap_err().contains("blank"));
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let error = find_library(Some(Path::new("/nowhere/libweir.so"))).unwrap_err();
+        assert!(error.starts_with("--lib /nowhere/libweir.so: "), "{error}");
+    }
+}
