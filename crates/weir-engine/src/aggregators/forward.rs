@@ -8,8 +8,6 @@
 //! Brought forward in an order in which serving them one after the other would be in time, no call finishes later
 //! than it would so: at worst each one goes behind those before it.
 
-use std::cmp::Reverse;
-
 /// One aggregator of a call at one target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
@@ -49,7 +47,7 @@ struct Call {
     settled_ns: u64,
     /// When it finishes if nothing is changed.
     present_ns: u64,
-    /// `(target, place)` of each aggregator, the longest tail first.
+    /// `(target, place)` of each aggregator, the shortest tail first.
     aggregators: Vec<(usize, usize)>,
 }
 
@@ -95,10 +93,18 @@ impl Problem {
     /// For each target, the order in which it is to serve its places, as indices into what it was given.
     pub(super) fn solve(mut self, effort: u64) -> Vec<Vec<usize>> {
         for call in &mut self.calls {
-            call.aggregators.sort_by_key(|&(_, place)| Reverse(self.places[place].tail_ns));
+            call.aggregators.sort_by_key(|&(_, place)| self.places[place].tail_ns);
         }
+        let present = self.start();
         self.put_earliest_due_first();
-        let best = Search::new(&self, effort).run();
+        let mut best = Search::new(&self, effort).run();
+        // The promise does not rest on the search being right.
+        let mut planned = self.targets.iter().zip(&best.sequences);
+        let kept = planned.all(|(target, sequence)| self.in_time(target, sequence));
+        debug_assert!(kept, "every step keeps all due times");
+        if !kept {
+            best = present;
+        }
         let targets = self.targets.iter().zip(best.sequences);
         targets
             .map(|(target, sequence)| {
@@ -112,19 +118,27 @@ impl Problem {
     /// the most room to those brought forward. It may fail where somebody is still to come; such a target
     /// keeps its present order.
     fn put_earliest_due_first(&mut self) {
-        for target in &mut self.targets {
-            let due_ns = |place: &Place| self.calls[place.call].due_ns - place.tail_ns;
+        for number in 0..self.targets.len() {
+            let target = &self.targets[number];
             let mut sequence = target.sequence.clone();
-            sequence.sort_by_key(|&place| due_ns(&self.places[place]));
-            let mut end_ns = target.free_ns;
-            let in_time = sequence.iter().all(|&place| {
-                end_ns = self.places[place].served_ns(end_ns);
-                end_ns <= due_ns(&self.places[place])
+            sequence.sort_by_key(|&place| {
+                let place = &self.places[place];
+                self.calls[place.call].due_ns - place.tail_ns
             });
-            if in_time && end_ns <= target.end_due_ns {
-                target.sequence = sequence;
+            if self.in_time(target, &sequence) {
+                self.targets[number].sequence = sequence;
             }
         }
+    }
+
+    fn in_time(&self, target: &Target, sequence: &[usize]) -> bool {
+        let mut end_ns = target.free_ns;
+        let in_time = sequence.iter().all(|&place| {
+            let place = &self.places[place];
+            end_ns = place.served_ns(end_ns);
+            end_ns + place.tail_ns <= self.calls[place.call].due_ns
+        });
+        in_time && end_ns <= target.end_due_ns
     }
 
     fn start(&self) -> Draft {
@@ -144,8 +158,7 @@ impl Problem {
     }
 
     fn bring_forward(&self, draft: &mut Draft, call: usize, room: &mut Vec<u64>) {
-        let finish_ns = self.advance(draft, call, room);
-        draft.due_ns[call] = finish_ns;
+        draft.due_ns[call] = self.advance(draft, call, room);
         for &(target, place) in &self.calls[call].aggregators {
             self.take_out(draft, target, place);
             let at = self.latest(draft, target, place, room);
@@ -154,15 +167,29 @@ impl Problem {
     }
 
     /// Moves the call to its earliest places and answers its finish.
+    ///
+    /// An aggregator may overtake others of its own call at the same target, which are still due as before: that
+    /// is why those with a short tail go first, and why the finish is known only when all have moved.
     fn advance(&self, draft: &mut Draft, call: usize, room: &mut Vec<u64>) -> u64 {
-        let mut finish_ns = self.calls[call].settled_ns;
-        for &(target, place) in &self.calls[call].aggregators {
+        let Call { settled_ns, aggregators, .. } = &self.calls[call];
+        for &(target, place) in aggregators {
             self.take_out(draft, target, place);
-            let (at, served_ns) = self.earliest(draft, target, place, room);
+            let at = self.earliest(draft, target, place, room);
             draft.sequences[target].insert(at, place);
-            finish_ns = finish_ns.max(served_ns + self.places[place].tail_ns);
         }
-        finish_ns
+        let finish_ns = |&(target, place)| self.served_ns(draft, target, place) + self.places[place].tail_ns;
+        aggregators.iter().map(finish_ns).fold(*settled_ns, u64::max)
+    }
+
+    fn served_ns(&self, draft: &Draft, target: usize, place: usize) -> u64 {
+        let mut end_ns = self.targets[target].free_ns;
+        for &other in &draft.sequences[target] {
+            end_ns = self.places[other].served_ns(end_ns);
+            if other == place {
+                break;
+            }
+        }
+        end_ns
     }
 
     fn take_out(&self, draft: &mut Draft, target: usize, place: usize) {
@@ -170,18 +197,16 @@ impl Problem {
         draft.sequences[target].remove(at.expect("a place is never lost, only moved"));
     }
 
-    fn earliest(&self, draft: &Draft, target: usize, place: usize, room: &mut Vec<u64>) -> (usize, u64) {
+    fn earliest(&self, draft: &Draft, target: usize, place: usize, room: &mut Vec<u64>) -> usize {
         self.measure_room(draft, target, room);
-        let sequence = &draft.sequences[target];
         let mut free_ns = self.targets[target].free_ns;
-        for (at, &other) in sequence.iter().enumerate() {
-            let served_ns = self.places[place].served_ns(free_ns);
-            if served_ns <= room[at] {
-                return (at, served_ns);
+        for (at, &other) in draft.sequences[target].iter().enumerate() {
+            if self.places[place].served_ns(free_ns) <= room[at] {
+                return at;
             }
             free_ns = self.places[other].served_ns(free_ns);
         }
-        (sequence.len(), self.places[place].served_ns(free_ns))
+        draft.sequences[target].len()
     }
 
     fn latest(&self, draft: &Draft, target: usize, place: usize, room: &mut Vec<u64>) -> usize {
