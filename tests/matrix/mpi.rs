@@ -132,6 +132,7 @@ fn newer(executable: &Path, source: &Path) -> bool {
     let latest_in = |folder: &Path| -> Option<SystemTime> {
         std::fs::read_dir(folder).ok()?.flatten().filter_map(|entry| changed(&entry.path())).max()
     };
-    let folders = [source.parent().unwrap_or(root()).to_path_buf(), root().join("include"), root().join("scripts")];
+    let folders =
+        [source.parent().unwrap_or(root()).to_path_buf(), root().join("include"), root().join("scripts")];
     folders.iter().all(|folder| latest_in(folder).is_none_or(|latest| latest < built))
 }

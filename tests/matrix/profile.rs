@@ -39,8 +39,10 @@ pub(crate) fn all(folder: &Path) -> Verdict<Vec<Value>> {
 
 pub(crate) fn validate(profile: &Value) -> Verdict {
     static SCHEMA: LazyLock<jsonschema::Validator> = LazyLock::new(|| {
-        let text = std::fs::read_to_string(root().join("docs/profile.schema.json")).expect("the schema is there");
-        jsonschema::validator_for(&serde_json::from_str(&text).expect("the schema is JSON")).expect("a schema")
+        let text =
+            std::fs::read_to_string(root().join("docs/profile.schema.json")).expect("the schema is there");
+        jsonschema::validator_for(&serde_json::from_str(&text).expect("the schema is JSON"))
+            .expect("a schema")
     });
     let errors: Vec<_> = SCHEMA.iter_errors(profile).map(|e| format!("{}: {e}", e.instance_path())).collect();
     ensure(errors.is_empty(), || format!("against the schema:\n{}", errors.join("\n")))
@@ -50,7 +52,9 @@ pub(crate) fn validate(profile: &Value) -> Verdict {
 pub(crate) fn only(ran: &Ran, ranks: usize) -> Verdict<Value> {
     let names: Vec<_> = contents(&ran.profiles)?.into_keys().collect();
     let mut profiles = all(&ran.profiles)?;
-    ensure(profiles.len() == 1 && names.len() == 1, || format!("expected one profile, found {names:?}\n{}", ran.stderr))?;
+    ensure(profiles.len() == 1 && names.len() == 1, || {
+        format!("expected one profile, found {names:?}\n{}", ran.stderr)
+    })?;
     let profile = profiles.remove(0);
     ensure(profile["job"]["nprocs"] == ranks as u64, || format!("nprocs: {}", profile["job"]["nprocs"]))?;
     ensure(profile["job"]["ended"] == "finalized", || format!("ended: {}", profile["job"]["ended"]))?;
@@ -66,12 +70,16 @@ pub(crate) fn consistent(profile: &Value) -> Verdict {
     ensure(profile["notes"] == serde_json::json!([]), || format!("notes: {}", profile["notes"]))?;
     for file in profile["files"].as_array().into_iter().flatten() {
         let name = file["name"].as_str().unwrap_or_default();
-        let foreign = ["/dev/", "/proc/", "/sys/", "/etc/", "/usr/", "/lib"].iter().any(|p| name.starts_with(p));
+        let foreign =
+            ["/dev/", "/proc/", "/sys/", "/etc/", "/usr/", "/lib"].iter().any(|p| name.starts_with(p));
         ensure(!foreign, || format!("a system file is in the profile: {name}"))?;
     }
     let counter = |name: &str| profile["modules"]["MPIIO"]["counters"][name].as_u64().unwrap_or(u64::MAX);
     for direction in ["READ", "WRITE"] {
-        let calls: u64 = ["INDEP", "COLL", "NB", "SPLIT"].iter().map(|c| counter(&format!("MPIIO_{c}_{direction}S"))).sum();
+        let calls: u64 = ["INDEP", "COLL", "NB", "SPLIT"]
+            .iter()
+            .map(|c| counter(&format!("MPIIO_{c}_{direction}S")))
+            .sum();
         let bins = profile["modules"]["MPIIO"]["counters"].as_object().into_iter().flatten();
         let bins = bins.filter(|(name, _)| name.starts_with(&format!("MPIIO_SIZE_{direction}_AGG_")));
         let binned: u64 = bins.filter_map(|(_, count)| count.as_u64()).sum();
@@ -101,7 +109,8 @@ fn look_up(profile: &Value, key: &str) -> u64 {
         None => profile["modules"][module(key)]["counters"][key].as_u64(),
         Some((file, counter)) => profile["files"].as_array().and_then(|files| {
             let ending = format!("/{file}");
-            let entry = files.iter().find(|entry| entry["name"].as_str().is_some_and(|n| n.ends_with(&ending)))?;
+            let entry =
+                files.iter().find(|entry| entry["name"].as_str().is_some_and(|n| n.ends_with(&ending)))?;
             entry["modules"][module(counter)][counter].as_u64()
         }),
     };

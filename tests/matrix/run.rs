@@ -67,7 +67,12 @@ impl Job {
         }
     }
 
-    pub(crate) fn mpi(name: &str, mpi: &Mpi, ranks: usize, command: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+    pub(crate) fn mpi(
+        name: &str,
+        mpi: &Mpi,
+        ranks: usize,
+        command: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
         let launcher = mpi.launcher(ranks).into_iter().map(OsString::from);
         let job = Job::new(name, launcher.chain(command.into_iter().map(Into::into)));
         let variables = mpi.variables.iter().map(|(name, value)| (name.clone(), value.into())).collect();
@@ -136,7 +141,9 @@ impl Job {
         if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
             return Err(Stop::Skip(reason.into()));
         }
-        ensure(bare.code == 0, || format!("fails without Weir: {}\n{}{}", bare.code, bare.stdout, bare.stderr))?;
+        ensure(bare.code == 0, || {
+            format!("fails without Weir: {}\n{}{}", bare.code, bare.stdout, bare.stderr)
+        })?;
         let with = self.with_library().run("weir")?;
         same(&bare, &with)?;
         ensure(with.remarks().is_empty(), || format!("Weir printed:\n{}", with.remarks().join("\n")))?;
@@ -162,7 +169,9 @@ pub(crate) fn same(bare: &Ran, with: &Ran) -> Verdict {
 
 pub(crate) fn same_files(bare: &Path, with: &Path) -> Verdict {
     let (bare, with) = (contents(bare)?, contents(with)?);
-    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().map(|p| p.display().to_string()).collect::<Vec<_>>();
+    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| {
+        files.keys().map(|p| p.display().to_string()).collect::<Vec<_>>()
+    };
     ensure(names(&bare) == names(&with), || {
         format!("files without Weir: {:?}\nwith: {:?}", names(&bare), names(&with))
     })?;

@@ -3,7 +3,7 @@
 use super::{Place, Scenario, scenario};
 use crate::mpi::c;
 use crate::run::{Job, library};
-use crate::{Verdict, ensure};
+use crate::ensure;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![scenario("abi", |place: &Place| {

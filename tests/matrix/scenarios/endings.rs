@@ -62,7 +62,9 @@ fn ended(place: &Place, ending: &Ending, who: &str) -> Verdict {
     };
     let right = if who == "one" { as_told(last) } else { ranks.iter().any(as_told) };
     ensure(right, || format!("{} of {who}, but ranks are {}", ending.how, profile["ranks"]))?;
-    ensure(ranks.iter().all(|rank| rank["ended"] != "running"), || format!("still running: {}", profile["ranks"]))?;
+    ensure(ranks.iter().all(|rank| rank["ended"] != "running"), || {
+        format!("still running: {}", profile["ranks"])
+    })?;
 
     let (code, text, errors) = profile::report(&[], &with.profiles)?;
     ensure(code == 0 && text.contains("rank"), || format!("weir report: {code}\n{text}{errors}"))

@@ -12,7 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(super) fn list() -> Vec<Scenario> {
-    let settings = [("WEIR_PHASE_GAP", "banana"), ("WEIR_MAX_FILES", "-1"), ("WEIR_SIGNALS", "?"), ("WEIR_NONSENSE", "1")];
+    let settings = [
+        ("WEIR_PHASE_GAP", "banana"),
+        ("WEIR_MAX_FILES", "-1"),
+        ("WEIR_SIGNALS", "?"),
+        ("WEIR_NONSENSE", "1"),
+    ];
     let settings = settings.into_iter().map(|(name, value)| {
         let title = format!("input_{}", name.to_lowercase());
         scenario(title, move |place: &Place| {
@@ -58,7 +63,8 @@ impl Tiny {
     fn mount(place: &Place) -> Verdict<Tiny> {
         let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(place.mpi.name.as_str());
         fs::create_dir_all(&at)?;
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tiny"]).arg(&at).output()?;
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tiny"]).arg(&at).output()?;
         if !mounted.status.success() {
             return Err(Stop::Skip("may not mount a file system (needs root)".into()));
         }
@@ -83,7 +89,8 @@ fn records(place: &Place) -> Verdict<(Ran, Vec<PathBuf>)> {
     let executable = place.mpi.build(&c("ending", "tests/programs/ending.c", &[]))?;
     let command: [OsString; 3] = [executable.into(), "SIGKILL".into(), "all".into()];
     let ran = Job::mpi(&place.name, &place.mpi, 3, command).with_library().run("weir")?;
-    let found: Vec<_> = contents(&ran.profiles)?.into_keys().filter(|p| p.extension().is_some_and(|e| e == "rec")).collect();
+    let found: Vec<_> =
+        contents(&ran.profiles)?.into_keys().filter(|p| p.extension().is_some_and(|e| e == "rec")).collect();
     let found: Vec<_> = found.into_iter().map(|name| ran.profiles.join(name)).collect();
     ensure(found.len() == 3, || format!("three ranks were killed, but records are {found:?}"))?;
     Ok((ran, found))
@@ -129,5 +136,7 @@ fn refused(file: &Path, text: &str, word: &str) -> Verdict {
     let (code, _, errors) = profile::report(&[], file)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let one_line = errors.trim_end().lines().count() == 1;
-    ensure(code != 0 && one_line && errors.contains(&*name) && errors.contains(word), || format!("{code}: {errors}"))
+    ensure(code != 0 && one_line && errors.contains(&*name) && errors.contains(word), || {
+        format!("{code}: {errors}")
+    })
 }

@@ -27,7 +27,10 @@ pub(crate) struct Scenario {
     only: &'static [&'static str],
 }
 
-pub(crate) fn scenario(name: impl Into<String>, test: impl Fn(&Place) -> Verdict + Send + Sync + 'static) -> Scenario {
+pub(crate) fn scenario(
+    name: impl Into<String>,
+    test: impl Fn(&Place) -> Verdict + Send + Sync + 'static,
+) -> Scenario {
     Scenario { name: name.into(), test: Arc::new(test), only: &[] }
 }
 

@@ -15,7 +15,11 @@ const BUILT: &[(Program, usize)] = &[
     (c("posix", "tests/programs/posix.c", &[]), 2),
     // The same calls by their other names: open64, __read_chk and the like.
     (
-        c("posix64", "tests/programs/posix.c", &["-O2", "-D_FILE_OFFSET_BITS=64", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]),
+        c(
+            "posix64",
+            "tests/programs/posix.c",
+            &["-O2", "-D_FILE_OFFSET_BITS=64", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],
+        ),
         2,
     ),
     (c("stdio", "tests/programs/stdio.c", &[]), 2),
@@ -42,7 +46,9 @@ pub(super) fn list() -> Vec<Scenario> {
         })
     });
     let more = [
-        scenario("one_rank", |place| exact(Job::mpi(&place.name, &place.mpi, 1, [place.mpi.build(&EVERYTHING)?]))),
+        scenario("one_rank", |place| {
+            exact(Job::mpi(&place.name, &place.mpi, 1, [place.mpi.build(&EVERYTHING)?]))
+        }),
         scenario("plugin", plugin),
         scenario("spawn", spawn),
         scenario("mpi4py", mpi4py),

@@ -17,15 +17,27 @@ pub(super) fn list() -> Vec<Scenario> {
             silent(&Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("WEIR_DISABLE", "1"))
         }),
         scenario("launcher_of_others", |place: &Place| {
-            silent(&Job::mpi(&place.name, &place.mpi, 1, ["sh", "-c", "echo to a file >written.txt; cat written.txt"]))
+            silent(&Job::mpi(
+                &place.name,
+                &place.mpi,
+                1,
+                ["sh", "-c", "echo to a file >written.txt; cat written.txt"],
+            ))
         }),
-        shell("bash", &["bash", "-c", "for i in 1 2 3; do echo $i | cat; done >list.txt; wc -l <list.txt; (exit 7)"]),
+        shell(
+            "bash",
+            &["bash", "-c", "for i in 1 2 3; do echo $i | cat; done >list.txt; wc -l <list.txt; (exit 7)"],
+        ),
         shell("sh", &["sh", "-c", "printf 'a\\nb\\n' | sort -r | tee out.txt; exec true"]),
         shell("ls", &["ls", "-l", "/usr/bin/env"]),
         shell("ls_error", &["ls", "/no/such/folder"]),
         shell(
             "python3",
-            &["/usr/bin/python3", "-c", "import subprocess, os; open('f', 'w').write('x'); print(subprocess.check_output(['ls']), os.fork() and os.wait()[1])"],
+            &[
+                "/usr/bin/python3",
+                "-c",
+                "import subprocess, os; open('f', 'w').write('x'); print(subprocess.check_output(['ls']), os.fork() and os.wait()[1])",
+            ],
         ),
         shell("mpirun_version", &["mpirun", "--version"]),
     ]
@@ -40,7 +52,9 @@ fn shell(name: &str, command: &'static [&'static str]) -> Scenario {
 fn silent(job: &Job) -> Verdict {
     let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
     crate::run::same(&bare, &with)?;
-    ensure(bare.stderr == with.stderr, || format!("standard error was:\n{}\nis:\n{}", bare.stderr, with.stderr))?;
+    ensure(bare.stderr == with.stderr, || {
+        format!("standard error was:\n{}\nis:\n{}", bare.stderr, with.stderr)
+    })?;
     no_trace(&with)
 }
 

@@ -7,7 +7,10 @@ use crate::run::{Job, library, same};
 use crate::{Verdict, ensure, profile};
 
 pub(super) fn list() -> Vec<Scenario> {
-    vec![scenario("tool_before", |place| beside_a_tool(place, true)), scenario("tool_after", |place| beside_a_tool(place, false))]
+    vec![
+        scenario("tool_before", |place| beside_a_tool(place, true)),
+        scenario("tool_after", |place| beside_a_tool(place, false)),
+    ]
 }
 
 fn beside_a_tool(place: &Place, tool_first: bool) -> Verdict {
@@ -15,7 +18,9 @@ fn beside_a_tool(place: &Place, tool_first: bool) -> Verdict {
     let executable = place.mpi.build(&EVERYTHING)?;
     let job = Job::mpi(&place.name, &place.mpi, 2, [executable]);
     let alone = job.clone().preload([tool.clone()]).run("tool")?;
-    ensure(alone.stdout.contains("TOOL opens="), || format!("the tool is not at work:\n{}{}", alone.stdout, alone.stderr))?;
+    ensure(alone.stdout.contains("TOOL opens="), || {
+        format!("the tool is not at work:\n{}{}", alone.stdout, alone.stderr)
+    })?;
     let order = if tool_first { [tool, library()] } else { [library(), tool] };
     let both = job.preload(order).run("both")?;
     same(&alone, &both)?;
