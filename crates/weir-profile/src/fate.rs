@@ -109,6 +109,11 @@ pub(crate) fn job_ended(ranks: &[(Rank, u64)]) -> String {
         return Fate::Finalized.name().into();
     };
     let alike = ranks.iter().filter(|(rank, _)| rank.ended == worst.ended).count();
-    let others = if alike > 1 { format!(" ({alike} of {} ranks)", ranks.len()) } else { String::new() };
-    format!("{}: {}{others}", worst.ended.name(), describe(worst))
+    let of_all = format!("{alike} of {} ranks", ranks.len());
+    match (worst.ended, alike) {
+        (_, 1) => format!("{}: {}", worst.ended.name(), describe(worst)),
+        // Who was killed first cannot be told.
+        (Fate::Killed, _) => format!("{}: {of_all}", worst.ended.name()),
+        _ => format!("{}: {} ({of_all})", worst.ended.name(), describe(worst)),
+    }
 }

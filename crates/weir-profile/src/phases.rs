@@ -103,8 +103,8 @@ fn gaps_of(bursts: &[Span]) -> Vec<u64> {
 const COMPARABLE: u64 = 10;
 /// Gaps within phases and gaps between phases differ at least by this factor …
 const JUMP: f64 = 3.0;
-/// … and by this one if the phases would be mostly pauses.
-const SPARSE_JUMP: f64 = 10.0;
+/// … and by this one if phases that are mostly pauses would be joined by a few long ones.
+const RARE_JUMP: f64 = 10.0;
 
 /// The longest pause that is still within a phase, learnt from the pauses between the job's bursts.
 ///
@@ -114,9 +114,9 @@ const SPARSE_JUMP: f64 = 10.0;
 ///
 /// - where neighbours in the sorted list jump by a factor of three,
 /// - if the long pauses are comparable to the phases they separate (a tenth of them or more), and
-/// - if the phases it makes are I/O for half of their time or more; otherwise only if the jump is
-///   tenfold and there is more than one long pause. One late checkpoint must not turn all the
-///   others into a single phase.
+/// - if the phases it makes are I/O for half of their time or more; otherwise only if there is more than
+///   one long pause, and as many as short ones or a tenfold jump. One late checkpoint must not turn all
+///   the others into a single phase.
 ///
 /// Of several such cuts the one that splits the logarithms of the pauses best (Otsu's criterion: the
 /// largest variance between the two classes) is taken. When there is none, all pauses are alike: each
@@ -154,8 +154,8 @@ fn best_cut(gaps_ns: &[u64], io_ns: u64) -> Option<usize> {
         let (within, between) = (cut as f64, (gaps_ns.len() - cut) as f64);
         let jump = gaps_ns[cut] as f64 / gaps_ns[cut - 1].max(1) as f64;
         let dense = io_ns >= within_ns;
-        let clear = if dense { jump >= JUMP } else { jump >= SPARSE_JUMP && between >= 2.0 };
-        if !clear || !separates(gaps_ns, cut, io_ns) {
+        let rhythm = between >= 2.0 && (between >= within || jump >= RARE_JUMP);
+        if jump < JUMP || !(dense || rhythm) || !separates(gaps_ns, cut, io_ns) {
             continue;
         }
         let distance = (all_logs - within_logs) / between - within_logs / within;

@@ -229,8 +229,6 @@ pub enum Fate {
     Idle,
     /// It replaced itself by another program.
     Replaced,
-    /// It exited without `MPI_Finalize`.
-    Exited,
     Running,
     /// No end was seen, and its host cannot be asked from here.
     Unknown,
@@ -240,6 +238,8 @@ pub enum Fate {
     Signalled,
     /// Gone without a word: SIGKILL, or the machine.
     Killed,
+    /// It exited without `MPI_Finalize`, which makes launchers kill the others.
+    Exited,
     /// `MPI_Abort`.
     Aborted,
 }

@@ -53,6 +53,14 @@ fn one_late_checkpoint_does_not_join_the_others() {
 }
 
 #[test]
+fn ranks_that_are_a_little_apart_are_one_phase() {
+    let tiny = MS / 20;
+    let pattern =
+        [(tiny, 22 * MS), (tiny, 480 * MS), (tiny, 490 * MS), (tiny, 60 * MS), (tiny, 430 * MS), (tiny, 0)];
+    assert_eq!(phases(&pattern), 4);
+}
+
+#[test]
 fn three_kinds_of_pauses() {
     let mut pattern = Vec::new();
     for checkpoint in 0..20 {

@@ -114,7 +114,7 @@ fn compiler_version(compiler: &OsStr) -> Option<String> {
         let names_mpi =
             |line: &&str| ["Open MPI", "MPICH", "Intel(R) MPI"].iter().any(|mpi| line.contains(mpi));
         let line = said.lines().find(names_mpi)?.trim();
-        Some(line.rsplit_once(": ").map_or(line, |(_, version)| version).to_string())
+        Some(line.split_once(": ").map_or(line, |(_, version)| version).to_string())
     })
 }
 

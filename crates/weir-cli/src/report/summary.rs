@@ -46,13 +46,19 @@ fn head(out: &mut String, profile: &Profile, dress: Dress) {
         "{} on {}, {} ({} ABI), {}, ran {}{}",
         counted(job.nprocs, "rank"),
         counted(job.nnodes, "node"),
-        job.mpi,
+        mpi_name(&job.mpi),
         job.abi,
         job.start,
         seconds(job.duration_s),
         if job.spawned { ", spawned by another job" } else { "" }
     );
     out.push('\n');
+}
+
+/// Open MPI tells where it was packaged behind its name and version.
+fn mpi_name(version: &str) -> &str {
+    let end = [" package:", ", package", ","].iter().filter_map(|mark| version.find(mark)).min();
+    &version[..end.unwrap_or(version.len())]
 }
 
 fn volume(out: &mut String, profile: &Profile, dress: Dress) {
@@ -184,7 +190,7 @@ fn ends(out: &mut String, profile: &Profile, dress: Dress) {
         match list.as_slice() {
             _ if matches!(fate, Fate::Finalized) => format!("{} finalized", numbers.len()),
             _ if matches!(fate, Fate::Idle) => format!("{} without I/O", numbers.len()),
-            [only] => format!("{} {}", describe_end(only), fate.name()),
+            [only] => format!("{}: {}", fate.name(), describe_end(only)),
             _ => format!("{} {} (ranks {})", numbers.len(), fate.name(), ranks(&numbers)),
         }
     };
