@@ -5,7 +5,7 @@ mod apio;
 mod hio;
 mod iosets;
 mod plot;
-mod render;
+pub(crate) mod render;
 mod resources;
 mod study;
 

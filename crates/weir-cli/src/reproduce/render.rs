@@ -118,7 +118,7 @@ fn number(value: f64) -> String {
 }
 
 /// Columns padded to their widest cell; numbers to the right, words to the left.
-fn grid(columns: &[String], rows: &[Vec<String>]) -> String {
+pub(crate) fn grid(columns: &[String], rows: &[Vec<String>]) -> String {
     let cell = |row: &Vec<String>, i: usize| row.get(i).cloned().unwrap_or_default();
     let width = |i: usize| {
         let cells = rows.iter().map(|row| cell(row, i).chars().count());

@@ -8,6 +8,7 @@ mod sharing;
 
 use crate::Outcome;
 use clap::{Parser, ValueEnum};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,12 +63,7 @@ pub(crate) struct Request<'a> {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let name = args.scenario.display();
-    let scenario = if args.scenario.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(&args.scenario)
-    }
-    .map_err(|e| format!("cannot read scenario {name}: {e}"))?;
+    let scenario = read(&args.scenario).map_err(|e| format!("scenario {name}: {e}"))?;
     let policies = (args.policy != "all").then(|| args.policy.split(',').map(str::trim).collect());
     let request = Request { scenario: &scenario, policies, seed: args.seed, train: args.train.as_deref() };
     let answer = match args.kind {
@@ -84,4 +80,22 @@ pub(crate) fn run(args: &Args) -> Outcome {
         print!("{}", answer.text);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Larger files are refused before they fill the memory.
+const MAX_SCENARIO_BYTES: u64 = 64 << 20;
+
+fn read(path: &Path) -> Result<String, String> {
+    let mut input: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(|e| format!("cannot be read: {e}"))?)
+    };
+    let mut text = Vec::new();
+    let length = input.by_ref().take(MAX_SCENARIO_BYTES + 1).read_to_end(&mut text);
+    if length.map_err(|e| format!("cannot be read: {e}"))? as u64 > MAX_SCENARIO_BYTES {
+        let limit = MAX_SCENARIO_BYTES >> 20;
+        return Err(format!("too many jobs, applications or requests: larger than {limit} MiB"));
+    }
+    String::from_utf8(text).map_err(|e| format!("is not UTF-8: {e}"))
 }

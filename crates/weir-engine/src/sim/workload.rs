@@ -97,6 +97,8 @@ pub struct Mix {
     pub stress: f64,
     /// ν of [`Program::Iterations`].
     pub noise: f64,
+    /// Whether the engine is told `w_iter`, or has to learn it.
+    pub w_iter_known: bool,
     /// The engine is told `w_iter` times 10 to a power drawn from `N(0, this)`.
     pub w_iter_error: f64,
     /// Every job's cap is drawn uniformly from here to one.
@@ -114,6 +116,7 @@ impl Mix {
             low: 40 - high.min(40),
             stress: 0.8,
             noise: 0.0,
+            w_iter_known: true,
             w_iter_error: 0.0,
             lowest_cap: 1.0,
             caps_known: true,
@@ -141,7 +144,7 @@ pub fn iosets(mix: &Mix, seed: u64) -> Vec<Job> {
         let w_iter_ns = w_iter_s * SECOND_NS as f64;
         Job {
             info: JobInfo {
-                w_iter_ns: Some((w_iter_ns * 10f64.powf(error)) as u64),
+                w_iter_ns: mix.w_iter_known.then_some((w_iter_ns * 10f64.powf(error)) as u64),
                 cap: mix.caps_known.then_some(cap),
                 nodes: 1,
             },
