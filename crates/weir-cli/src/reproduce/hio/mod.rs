@@ -96,3 +96,41 @@ fn slack_claims(all: &Summary, summaries: &[Summary]) -> Vec<Claim> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_engine::aggregators::Mode;
+
+    fn small_cases() -> Vec<Case> {
+        let paper_s = testbed::experiments().into_iter().flat_map(|e| e.cases().collect::<Vec<_>>());
+        paper_s.chain(dominance::cases()).filter(|case| case.applications <= 6).collect()
+    }
+
+    fn run(threads: usize) -> Vec<Summary> {
+        trials::run(&Context::new(true, 5, threads, None), 2, &small_cases()).expect("every case can be run")
+    }
+
+    #[test]
+    fn the_number_of_threads_cannot_be_seen() {
+        assert_eq!(run(1), run(3));
+    }
+
+    #[test]
+    fn nobody_pays_for_slack_and_hio_leaves_writes_alone() {
+        for (case, summary) in small_cases().iter().zip(run(2)) {
+            assert_eq!(summary.later[index(Policy::Slack)], 0);
+            assert_eq!(summary.worse[index(Policy::Slack)], 0);
+            if case.mode == Mode::Write {
+                assert_eq!(summary.same[index(Policy::Hio)], summary.trials());
+            }
+        }
+    }
+
+    #[test]
+    fn the_equations_hold() {
+        let (table, claims) = equations::table(&Context::new(true, 5, 2, None)).expect("the equations");
+        assert!(claims.iter().all(|claim| claim.holds));
+        assert_eq!(table.rows.len(), 48);
+    }
+}

@@ -42,7 +42,7 @@ impl Case {
 }
 
 /// What came out of all trials of a case; arrays are in the order of [`Policy::ALL`].
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Summary {
     trials: u64,
     mean_sum_ns: [f64; POLICIES],
