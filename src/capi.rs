@@ -5,8 +5,8 @@
 #![allow(unreachable_pub)]
 
 use crate::lifecycle::armed;
-use crate::measure::data::owns_lane;
-use crate::measure::lane::{self, Own, Shared};
+use crate::measure::activity;
+use crate::measure::lane::{Own, Shared};
 use crate::shim::caller::Thread;
 use crate::shim::shield::shield;
 use crate::{abi, measure, profile};
@@ -39,10 +39,10 @@ pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
             return -1;
         }
         let number = NUMBER.fetch_add(1, Relaxed) + 1;
-        if owns_lane(Thread::current()) {
-            lane::begin_marked::<Own>(number);
+        if Thread::current().owns_lane() {
+            activity::begin_marked::<Own>(number);
         } else {
-            lane::begin_marked::<Shared>(number);
+            activity::begin_marked::<Shared>(number);
         }
         0
     })
@@ -55,10 +55,10 @@ pub extern "C" fn weir_phase_end() -> c_int {
         return -1;
     }
     shield(-1, || {
-        if owns_lane(Thread::current()) {
-            lane::end_marked::<Own>();
+        if Thread::current().owns_lane() {
+            activity::end_marked::<Own>();
         } else {
-            lane::end_marked::<Shared>();
+            activity::end_marked::<Shared>();
         }
         0
     })

@@ -11,6 +11,10 @@ pub(crate) fn choose() {
     USE_KERNEL_CLOCK.store(!arch::cycles_are_even(), Relaxed);
 }
 
+pub(crate) fn counts_cycles() -> bool {
+    !USE_KERNEL_CLOCK.load(Relaxed)
+}
+
 /// Now.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {

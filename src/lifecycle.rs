@@ -5,7 +5,7 @@
 //! measured. **Off** afterwards, and whenever a fuse has blown; a new session may arm again.
 
 use crate::clock::{self, Moment};
-use crate::shim::caller::Thread;
+use crate::shim::caller;
 use crate::shim::shield;
 use crate::{abi, config, measure, profile};
 use std::ffi::{c_int, c_void};
@@ -27,7 +27,7 @@ pub(crate) static STATE: AtomicU32 = AtomicU32::new(INERT);
 
 /// Worlds and sessions that were initialised and not finalised.
 static OPEN_INITS: AtomicI32 = AtomicI32::new(0);
-/// How often this process was armed; a thread's registration is good for one generation.
+/// How often this process was armed.
 pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The moment of arming.
 static ARMED_AT: Mutex<Moment> = Mutex::new(Moment { ticks: 0, monotonic_ns: 0, realtime_ns: 0 });
@@ -74,7 +74,12 @@ pub(crate) fn ensure_armed(model: Model) {
         on_exit(at_exit, std::ptr::null_mut());
     });
     let generation = GENERATION.fetch_add(1, AcqRel) + 1;
-    Thread::current().own_generation.set(generation);
+    // The owner's paths read the cycle counter; where that does not tick evenly nobody is the owner.
+    if clock::counts_cycles() {
+        caller::take_ownership(generation);
+    } else {
+        caller::drop_ownership();
+    }
     STATE.store(ARMED, Release);
     config::say_verbose(|| {
         format!(

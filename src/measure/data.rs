@@ -1,15 +1,16 @@
-//! The hot path: what is counted when a data call returns.
+//! What is counted when a data call returns: the general way, for every thread and every change.
+//! [`super::steady`] has the short way for a call that is like the one before it.
 //!
-//! Nothing here allocates, locks, fails or panics; what is rare is moved out of line and marked cold.
+//! Nothing here allocates, fails or panics; locks are taken on the cold paths only.
 
 use super::lane::{self, Access, Name, Own, Shared};
-use super::{files, record};
-use crate::lifecycle;
+use super::files;
 use crate::shim::caller::{Caller, Thread};
 use std::sync::atomic::Ordering::Relaxed;
-use weir_profile::bins::{bin, size_class};
+use weir_profile::bins::bin;
 use weir_profile::counters::{Module, mpiio, posix, stdio};
 use weir_profile::layout::*;
+use weir_profile::tally;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -19,11 +20,12 @@ pub(crate) enum Direction {
 
 /// The class a call of `MPI_File_*` is counted in.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
 pub(crate) enum Class {
-    Independent,
-    Collective,
-    Split,
-    Nonblocking,
+    Independent = tally::MPIIO_INDEPENDENT,
+    Collective = tally::MPIIO_COLLECTIVE,
+    Split = tally::MPIIO_SPLIT,
+    Nonblocking = tally::MPIIO_NONBLOCKING,
 }
 
 /// A call that returned: what, when, how much.
@@ -37,190 +39,201 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     #[inline(always)]
-    fn write(&self) -> bool {
+    pub(super) fn write(&self) -> bool {
         self.direction == Direction::Write
     }
 
     #[inline(always)]
-    fn duration(&self) -> u64 {
+    pub(super) fn duration(&self) -> u64 {
         self.end_ticks.wrapping_sub(self.start_ticks)
     }
 }
 
-/// Whether this thread owns the first lane.
-#[inline(always)]
-pub(crate) fn owns_lane(thread: &Thread) -> bool {
-    thread.own_generation.get() == lifecycle::GENERATION.load(Relaxed)
-}
-
-/// Runs `$body` with the owner's block, or out of line with the shared one.
+/// Runs a function with the owner's block or with the shared one.
 macro_rules! in_lane {
     ($thread:expr, $function:ident($block:expr $(, $arg:expr)*)) => {
-        if owns_lane($thread) {
+        if $thread.owns_lane() {
             $function::<Own>($block $(, $arg)*)
         } else {
-            shared(|| $function::<Shared>(files::twin($block) $(, $arg)*))
+            $function::<Shared>(files::twin($block) $(, $arg)*)
         }
     };
 }
 
-#[cold]
-#[inline(never)]
-fn shared<R>(work: impl FnOnce() -> R) -> R {
-    work()
+/// A word of a block. Its index comes from the tables of counters, which fit a block.
+#[inline(always)]
+pub(super) fn word(block: &Block, index: usize) -> &Cell {
+    debug_assert!(index < COUNTERS_PER_BLOCK);
+    // SAFETY: the tables are checked against the size of a block when they are compiled.
+    unsafe { block.words.get_unchecked(index) }
 }
 
-/// The word for reading or for writing; the two are neighbours' names in every table.
+/// The word for writing or for reading.
 #[inline(always)]
-fn pick(block: &Block, write: bool, read_index: usize, write_index: usize) -> &Cell {
-    &block.words[if write { write_index } else { read_index }]
+pub(super) fn pick(block: &Block, write: bool, read_index: usize, write_index: usize) -> &Cell {
+    word(block, if write { write_index } else { read_index })
 }
 
+/// Time inside calls, end of the last one, and the histogram of latencies.
 #[inline(always)]
-fn note_histograms<A: Access>(module: Module, call: &Call) {
+pub(super) fn note_times<A: Access>(module: Module, call: &Call, time: &Cell, end: &Cell, inside_ticks: u64) {
+    A::add(time, inside_ticks);
+    A::put(end, call.end_ticks);
     let histogram = &lane::words::<A>().histograms[2 * module as usize + usize::from(call.write())];
-    A::add(&histogram.size_bytes[bin(call.bytes)], 1);
-    A::add(&histogram.latency_ticks[bin(call.duration())], 1);
+    // SAFETY: there is a bin for every value.
+    A::add(unsafe { histogram.latency_ticks.get_unchecked(bin(call.duration())) }, 1);
 }
 
 /// A change between reading and writing; `last` holds 1 after a read and 2 after a write.
 #[inline(always)]
-fn note_switch<A: Access>(last: &Cell, switches: &Cell, write: bool) {
+fn note_direction<A: Access>(block: &'static Block, last: usize, switches: usize, write: bool) {
     let now = 1 + u64::from(write);
-    let before = last.load(Relaxed);
-    if before != now {
-        A::put(last, now);
-        A::add(switches, u64::from(before != 0));
+    if word(block, last).load(Relaxed) != now {
+        turn::<A>(word(block, last), word(block, switches), now);
     }
 }
 
+#[cold]
+#[inline(never)]
+fn turn<A: Access>(last: &Cell, switches: &Cell, now: u64) {
+    A::add(switches, u64::from(last.swap(now, Relaxed) != 0));
+}
+
 /// A POSIX data call on a descriptor. `offset` is `None` for one that uses the file's position.
-#[inline(always)]
 pub(crate) fn posix(thread: &Thread, block: &'static Block, call: &Call, offset: Option<u64>) {
     in_lane!(thread, posix_in(block, thread, call, offset));
 }
 
-#[inline(always)]
 fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offset: Option<u64>) {
     use posix::*;
     let write = call.write();
     let duration = call.duration();
-    A::add(pick(block, write, POSIX_READS, POSIX_WRITES), 1);
-    A::add(pick(block, write, POSIX_BYTES_READ, POSIX_BYTES_WRITTEN), call.bytes);
-    A::add(pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME), duration);
-    A::raise(pick(block, write, POSIX_F_MAX_READ_TIME, POSIX_F_MAX_WRITE_TIME), duration);
-    A::first(pick(block, write, POSIX_F_READ_START_TIMESTAMP, POSIX_F_WRITE_START_TIMESTAMP), call.start_ticks);
-    A::put(pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP), call.end_ticks);
-    let class = size_class(call.bytes);
-    A::add(pick(block, write, POSIX_SIZE_READ_0_100 + class, POSIX_SIZE_WRITE_0_100 + class), 1);
-    note_switch::<A>(&block.words[POSIX_LAST_DIRECTION], &block.words[POSIX_RW_SWITCHES], write);
+    note_direction::<A>(block, POSIX_LAST_DIRECTION, POSIX_RW_SWITCHES, write);
+    let time = pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME);
+    let end = pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP);
+    note_times::<A>(Module::Posix, call, time, end, duration);
+    note_offset::<A>(block, write, offset, call.bytes);
+    match thread.caller.get() {
+        Caller::App => {
+            let kind = tally::POSIX_BY_APP + usize::from(write);
+            A::count(kind, block, call.bytes, call.start_ticks);
+            A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+            note_duration::<A>(kind, block, call, pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION));
+        }
+        Caller::Mpi => {
+            let kind = tally::POSIX_BY_MPI + usize::from(write);
+            A::count(kind, block, call.bytes, call.start_ticks);
+            thread.file_ticks.set(thread.file_ticks.get() + duration);
+            thread.file_bytes.set(thread.file_bytes.get() + call.bytes);
+            if duration > pick(block, write, POSIX_F_MAX_READ_TIME, POSIX_F_MAX_WRITE_TIME).load(Relaxed) {
+                lane::attend::<A>(kind, block, None, call.start_ticks, duration, call.bytes);
+            }
+        }
+        Caller::Weir => {}
+    }
+}
 
-    let position = &block.words[POSIX_POSITION];
+#[inline(always)]
+fn note_duration<A: Access>(kind: usize, block: &'static Block, call: &Call, attention: &Cell) {
+    if call.duration() > attention.load(Relaxed) {
+        lane::attend::<A>(kind, block, Some(call.op), call.start_ticks, call.duration(), call.bytes);
+    }
+}
+
+/// Where the call was in the file, seen from the one before it.
+#[inline(always)]
+pub(super) fn note_offset<A: Access>(block: &'static Block, write: bool, offset: Option<u64>, bytes: u64) {
+    use posix::*;
+    let position = word(block, POSIX_POSITION);
     let begin = offset.unwrap_or_else(|| position.load(Relaxed));
-    let end = begin.wrapping_add(call.bytes);
+    let end = begin.wrapping_add(bytes);
     if offset.is_none() {
         A::put(position, end);
     }
     let last_end = pick(block, write, POSIX_LAST_READ_END, POSIX_LAST_WRITE_END);
     let last = last_end.load(Relaxed);
-    if begin >= last && last != 0 {
+    if begin >= last {
         A::add(pick(block, write, POSIX_SEQ_READS, POSIX_SEQ_WRITES), 1);
         A::add(pick(block, write, POSIX_CONSEC_READS, POSIX_CONSEC_WRITES), u64::from(begin == last));
+    } else {
+        // Back: where the last call ended may be the highest byte so far. (The highest value means
+        // that there was none.)
+        let highest = pick(block, write, POSIX_MAX_BYTE_READ, POSIX_MAX_BYTE_WRITTEN);
+        if last.wrapping_add(1) > highest.load(Relaxed).wrapping_add(2) {
+            A::put(highest, last - 1);
+        }
     }
     A::put(last_end, end);
-    A::raise(pick(block, write, POSIX_MAX_BYTE_READ, POSIX_MAX_BYTE_WRITTEN), end.saturating_sub(1));
-    note_histograms::<A>(Module::Posix, call);
-
-    if thread.caller.get() == Caller::Mpi {
-        thread.file_ticks.set(thread.file_ticks.get() + duration);
-        thread.file_bytes.set(thread.file_bytes.get() + call.bytes);
-        A::add(pick(block, write, POSIX_MPI_BYTES_READ, POSIX_MPI_BYTES_WRITTEN), call.bytes);
-    } else {
-        lane::note_activity::<A>(write, call.start_ticks, call.end_ticks, call.bytes);
-        lane::note_duration::<A>(call.op, block.file.load(Relaxed), call.start_ticks, duration, call.bytes);
-    }
 }
+
 
 /// A data call on a stream.
-#[inline(always)]
 pub(crate) fn stdio(thread: &Thread, block: &'static Block, call: &Call) {
-    in_lane!(thread, stdio_in(block, thread, call));
+    in_lane!(thread, stdio_in(block, call));
 }
 
-#[inline(always)]
-fn stdio_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call) {
+fn stdio_in<A: Access>(block: &'static Block, call: &Call) {
     use stdio::*;
     let write = call.write();
-    let duration = call.duration();
-    A::add(pick(block, write, STDIO_READS, STDIO_WRITES), 1);
-    A::add(pick(block, write, STDIO_BYTES_READ, STDIO_BYTES_WRITTEN), call.bytes);
-    A::add(pick(block, write, STDIO_F_READ_TIME, STDIO_F_WRITE_TIME), duration);
-    A::raise(pick(block, write, STDIO_F_MAX_READ_TIME, STDIO_F_MAX_WRITE_TIME), duration);
-    A::first(pick(block, write, STDIO_F_READ_START_TIMESTAMP, STDIO_F_WRITE_START_TIMESTAMP), call.start_ticks);
-    A::put(pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP), call.end_ticks);
-    note_histograms::<A>(Module::Stdio, call);
-    if thread.caller.get() == Caller::App {
-        lane::note_activity::<A>(write, call.start_ticks, call.end_ticks, call.bytes);
-        lane::note_duration::<A>(call.op, block.file.load(Relaxed), call.start_ticks, duration, call.bytes);
-    }
+    let kind = tally::STDIO + usize::from(write);
+    A::count(kind, block, call.bytes, call.start_ticks);
+    let time = pick(block, write, STDIO_F_READ_TIME, STDIO_F_WRITE_TIME);
+    let end = pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP);
+    note_times::<A>(Module::Stdio, call, time, end, call.duration());
+    A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+    note_duration::<A>(kind, block, call, pick(block, write, STDIO_READ_ATTENTION, STDIO_WRITE_ATTENTION));
 }
 
 /// A data call of `MPI_File_*`. `inside_ticks` is the time the program spent in the call or waiting for
 /// it; for nonblocking and split calls that is less than from start to end.
-#[inline(always)]
 pub(crate) fn mpiio(thread: &Thread, block: &'static Block, class: Class, call: &Call, inside_ticks: u64) {
     in_lane!(thread, mpiio_in(block, thread, class, call, inside_ticks));
 }
 
-#[inline(always)]
 fn mpiio_in<A: Access>(block: &'static Block, thread: &Thread, class: Class, call: &Call, inside_ticks: u64) {
     use mpiio::*;
     let write = call.write();
-    let duration = call.duration();
-    let (reads, writes) = match class {
-        Class::Independent => (MPIIO_INDEP_READS, MPIIO_INDEP_WRITES),
-        Class::Collective => (MPIIO_COLL_READS, MPIIO_COLL_WRITES),
-        Class::Split => (MPIIO_SPLIT_READS, MPIIO_SPLIT_WRITES),
-        Class::Nonblocking => (MPIIO_NB_READS, MPIIO_NB_WRITES),
-    };
-    A::add(pick(block, write, reads, writes), 1);
-    A::add(pick(block, write, MPIIO_BYTES_READ, MPIIO_BYTES_WRITTEN), call.bytes);
-    A::add(pick(block, write, MPIIO_F_READ_TIME, MPIIO_F_WRITE_TIME), inside_ticks);
-    A::raise(pick(block, write, MPIIO_F_MAX_READ_TIME, MPIIO_F_MAX_WRITE_TIME), duration);
-    A::first(pick(block, write, MPIIO_F_READ_START_TIMESTAMP, MPIIO_F_WRITE_START_TIMESTAMP), call.start_ticks);
-    A::put(pick(block, write, MPIIO_F_READ_END_TIMESTAMP, MPIIO_F_WRITE_END_TIMESTAMP), call.end_ticks);
-    let size = size_class(call.bytes);
-    A::add(pick(block, write, MPIIO_SIZE_READ_AGG_0_100 + size, MPIIO_SIZE_WRITE_AGG_0_100 + size), 1);
-    note_switch::<A>(&block.words[MPIIO_LAST_DIRECTION], &block.words[MPIIO_RW_SWITCHES], write);
-    note_histograms::<A>(Module::Mpiio, call);
+    let kind = class as usize + usize::from(write);
+    A::count(kind, block, call.bytes, call.start_ticks);
+    note_direction::<A>(block, MPIIO_LAST_DIRECTION, MPIIO_RW_SWITCHES, write);
+    let time = pick(block, write, MPIIO_F_READ_TIME, MPIIO_F_WRITE_TIME);
+    let end = pick(block, write, MPIIO_F_READ_END_TIMESTAMP, MPIIO_F_WRITE_END_TIMESTAMP);
+    note_times::<A>(Module::Mpiio, call, time, end, inside_ticks);
     if class == Class::Collective || class == Class::Split {
         note_collective::<A>(block, thread, call, inside_ticks);
     }
-    lane::note_activity::<A>(write, call.start_ticks, call.end_ticks, call.bytes);
-    lane::note_duration::<A>(call.op, block.file.load(Relaxed), call.start_ticks, duration, call.bytes);
+    A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+    note_duration::<A>(kind, block, call, pick(block, write, MPIIO_READ_ATTENTION, MPIIO_WRITE_ATTENTION));
 }
 
 /// The split of a collective call into time in the file and the rest.
 #[inline(always)]
 fn note_collective<A: Access>(block: &'static Block, thread: &Thread, call: &Call, inside_ticks: u64) {
     use mpiio::*;
-    A::add(&block.words[MPIIO_F_COLL_TIME], inside_ticks);
-    A::add(&block.words[MPIIO_F_COLL_FILE_TIME], thread.file_ticks.get());
-    A::add(&block.words[MPIIO_COLL_FILE_BYTES], thread.file_bytes.get());
-    let sequence = [MPIIO_COLL_READS, MPIIO_COLL_WRITES, MPIIO_SPLIT_READS, MPIIO_SPLIT_WRITES]
-        .iter()
-        .map(|index| block.words[*index].load(Relaxed))
-        .sum::<u64>();
+    A::add(word(block, MPIIO_F_COLL_TIME), inside_ticks);
+    A::add(word(block, MPIIO_F_COLL_FILE_TIME), thread.file_ticks.get());
+    A::add(word(block, MPIIO_COLL_FILE_BYTES), thread.file_bytes.get());
+    let sequence = word(block, MPIIO_COLL_SEQUENCE);
+    A::add(sequence, 1);
     let collectives = &lane::words::<A>().collectives;
-    if sequence & (collectives.stride.load(Relaxed).wrapping_sub(1)) != 0 {
-        record::with_header(|h| A::add(&h.dropped.collectives, 1));
+    if sequence.load(Relaxed) & collectives.stride.load(Relaxed).wrapping_sub(1) == 0 {
+        keep_collective::<A>(collectives, block, thread, call);
+    }
+}
+
+/// Puts a call into the list of collective calls.
+#[cold]
+#[inline(never)]
+fn keep_collective<A: Access>(collectives: &Collectives, block: &Block, thread: &Thread, call: &Call) {
+    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let sequence = block.words[mpiio::MPIIO_COLL_SEQUENCE].load(Relaxed);
+    if collectives.count.load(Relaxed) as usize >= COLLECTIVES {
+        thin_out(collectives);
+    }
+    if sequence & collectives.stride.load(Relaxed).wrapping_sub(1) != 0 {
         return;
     }
-    let count = collectives.count.load(Relaxed) as usize;
-    let Some(entry) = collectives.list.get(count) else {
-        return thin_out::<A>(collectives);
-    };
-    A::add(&collectives.count, 1);
+    let Some(entry) = collectives.list.get(collectives.count.load(Relaxed) as usize) else { return };
     entry.sequence.store(sequence, Relaxed);
     entry.file.store(block.file.load(Relaxed), Relaxed);
     call.op.store(&entry.op);
@@ -229,31 +242,28 @@ fn note_collective<A: Access>(block: &'static Block, thread: &Thread, call: &Cal
     entry.bytes.store(call.bytes, Relaxed);
     entry.file_ticks.store(thread.file_ticks.get(), Relaxed);
     entry.file_bytes.store(thread.file_bytes.get(), Relaxed);
+    collectives.count.fetch_add(1, Relaxed);
 }
 
-/// The list is full: every second call goes, and from now on only every second is kept. All processes
-/// of a file number its calls alike, so they keep the same ones.
-#[cold]
-#[inline(never)]
-fn thin_out<A: Access>(collectives: &Collectives) {
-    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let Ok(_guard) = LOCK.try_lock() else { return };
-    let stride = collectives.stride.load(Relaxed).max(1) * 2;
-    let count = (collectives.count.load(Relaxed) as usize).min(COLLECTIVES);
-    let mut kept = 0;
-    for index in 0..count {
-        let from = &collectives.list[index];
-        if from.sequence.load(Relaxed) % stride == 0 {
-            let to = &collectives.list[kept];
-            for (to, from) in to.cells().zip(from.cells()) {
-                to.store(from.load(Relaxed), Relaxed);
+/// The list is full: every second call goes, and from now on only every second is kept, until half of
+/// the places are free. All processes of a file number its calls alike, so they keep the same ones.
+fn thin_out(collectives: &Collectives) {
+    let mut count = COLLECTIVES;
+    while count > COLLECTIVES / 2 {
+        let stride = collectives.stride.load(Relaxed).max(1) * 2;
+        let mut kept = 0;
+        for index in 0..count {
+            let from = &collectives.list[index];
+            if from.sequence.load(Relaxed) % stride == 0 {
+                let to = &collectives.list[kept];
+                to.cells().zip(from.cells()).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+                kept += 1;
             }
-            kept += 1;
         }
+        count = kept;
+        collectives.stride.store(stride, Relaxed);
     }
-    record::with_header(|h| _ = h.dropped.collectives.fetch_add((count - kept + 1) as u64, Relaxed));
-    collectives.count.store(kept as u64, Relaxed);
-    collectives.stride.store(stride, Relaxed);
+    collectives.count.store(count as u64, Relaxed);
 }
 
 /// A call that opens, closes, syncs, seeks or resizes.
@@ -282,8 +292,10 @@ fn meta_in<A: Access>(block: &'static Block, meta: Meta, start_ticks: u64, end_t
     if let Some(time) = word(meta.time) {
         A::add(time, end_ticks.wrapping_sub(start_ticks));
     }
-    if let Some(first) = word(meta.first) {
-        A::first(first, start_ticks);
+    if let Some(first) = word(meta.first)
+        && first.load(Relaxed) == 0
+    {
+        A::put(first, start_ticks);
     }
     if let Some(last) = word(meta.last) {
         A::put(last, end_ticks);
@@ -303,15 +315,15 @@ pub(crate) fn activity(thread: &Thread, start_ticks: u64, end_ticks: u64) {
     if thread.caller.get() != Caller::App {
         return;
     }
-    if owns_lane(thread) {
-        lane::note_activity::<Own>(true, start_ticks, end_ticks, 0);
+    if thread.owns_lane() {
+        Own::activity(true, start_ticks, end_ticks, 0);
     } else {
-        lane::note_activity::<Shared>(true, start_ticks, end_ticks, 0);
+        Shared::activity(true, start_ticks, end_ticks, 0);
     }
 }
 
 /// Sets the position that calls without an offset continue from.
 pub(crate) fn set_position(thread: &Thread, block: &'static Block, position: u64) {
-    let block = if owns_lane(thread) { block } else { files::twin(block) };
+    let block = if thread.owns_lane() { block } else { files::twin(block) };
     block.words[posix::POSIX_POSITION].store(position, Relaxed);
 }

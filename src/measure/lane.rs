@@ -1,29 +1,25 @@
-//! One code for two lanes: the owner's plain loads and stores, everybody else's atomic additions.
-//!
-//! Here is what a lane keeps over time: bursts, the series of bytes per second and the slowest calls.
+//! A lane's counters, and how they are updated: the owner's with plain loads and stores and by runs of
+//! like calls, those of all other threads with atomic additions.
 
-use super::record;
-use crate::clock::Moment;
-use crate::{clock, lifecycle};
+use super::activity;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use weir_profile::layout::*;
+use weir_profile::tally::{self, KINDS};
 
 /// How a lane's words are updated.
 pub(crate) trait Access {
     fn state() -> &'static State;
     fn add(cell: &Cell, value: u64);
-    fn raise(cell: &Cell, value: u64);
+    /// One more call of a kind, of `bytes` bytes, that began at `start_ticks`.
+    fn count(kind: usize, block: &'static Block, bytes: u64, start_ticks: u64);
+    /// A call of the program's own belongs to a burst and to the series.
+    fn activity(write: bool, start_ticks: u64, end_ticks: u64, bytes: u64);
+
     /// Writes a word of which any thread's value will do.
     #[inline(always)]
     fn put(cell: &Cell, value: u64) {
         cell.store(value, Relaxed);
-    }
-    #[inline(always)]
-    fn first(cell: &Cell, value: u64) {
-        if cell.load(Relaxed) == 0 {
-            cell.store(value, Relaxed);
-        }
     }
 }
 
@@ -37,15 +33,25 @@ impl Access for Own {
     fn state() -> &'static State {
         &STATES[0]
     }
+
     #[inline(always)]
     fn add(cell: &Cell, value: u64) {
-        cell.store(cell.load(Relaxed).wrapping_add(value), Relaxed);
+        tally::add_alone(cell, value);
     }
+
     #[inline(always)]
-    fn raise(cell: &Cell, value: u64) {
-        if value > cell.load(Relaxed) {
-            cell.store(value, Relaxed);
+    fn count(kind: usize, block: &'static Block, bytes: u64, start_ticks: u64) {
+        let run = &words::<Own>().runs[kind];
+        let address = std::ptr::from_ref(block).addr() as u64;
+        if run.address.load(Relaxed) != address || run.bytes.load(Relaxed) != bytes {
+            begin_run(kind, block, bytes, start_ticks);
         }
+        Own::add(&run.calls, 1);
+    }
+
+    #[inline(always)]
+    fn activity(write: bool, start_ticks: u64, end_ticks: u64, bytes: u64) {
+        activity::own(write, start_ticks, end_ticks, bytes);
     }
 }
 
@@ -54,86 +60,50 @@ impl Access for Shared {
     fn state() -> &'static State {
         &STATES[1]
     }
+
     #[inline(always)]
     fn add(cell: &Cell, value: u64) {
-        cell.fetch_add(value, Relaxed);
+        tally::add_atomically(cell, value);
     }
-    #[inline(always)]
-    fn raise(cell: &Cell, value: u64) {
-        cell.fetch_max(value, Relaxed);
+
+    fn count(kind: usize, block: &'static Block, bytes: u64, start_ticks: u64) {
+        tally::count_calls(kind, words::<Shared>(), block, bytes, 1, tally::add_atomically);
+        note_start(kind, block, start_ticks);
+    }
+
+    fn activity(write: bool, start_ticks: u64, end_ticks: u64, bytes: u64) {
+        activity::shared(write, start_ticks, end_ticks, bytes);
     }
 }
 
-/// Where a lane is at: private to the process, so that the hot path finds everything in one place.
+/// Where a lane is at, as far as a reader of the record need not know.
 pub(crate) struct State {
     lane: AtomicPtr<Lane>,
-    /// The burst that is under way; [`CLOSED`] when the next call must open one.
-    burst: AtomicPtr<Burst>,
-    /// A pause longer than this ends a burst.
-    gap_ticks: AtomicU64,
-    /// The bin of the series that now falls into: its bounds and number.
-    bin_start: AtomicU64,
-    bin_end: AtomicU64,
-    bin: AtomicU64,
+    /// A call that ends later does not lie in the current bin of the series.
+    pub(super) bin_end: AtomicU64,
     /// Taken on the slow paths only.
-    lock: Mutex<()>,
+    pub(super) lock: Mutex<()>,
 }
 
 static STATES: [State; LANES] = [const {
-    State {
-        lane: AtomicPtr::new(std::ptr::null_mut()),
-        burst: AtomicPtr::new(&raw const CLOSED as *mut Burst),
-        gap_ticks: AtomicU64::new(0),
-        bin_start: AtomicU64::new(u64::MAX),
-        bin_end: AtomicU64::new(0),
-        bin: AtomicU64::new(0),
-        lock: Mutex::new(()),
-    }
+    State { lane: AtomicPtr::new(std::ptr::null_mut()), bin_end: AtomicU64::new(0), lock: Mutex::new(()) }
 }; LANES];
-
-/// A burst that ended at the beginning of time: any call comes after its gap.
-static CLOSED: Burst = Burst {
-    start_ticks: Cell::new(0),
-    end_ticks: Cell::new(0),
-    bytes_read: Cell::new(0),
-    bytes_written: Cell::new(0),
-    wait_ticks: Cell::new(0),
-    calls: Cell::new(0),
-    marked: Cell::new(0),
-    reserved: Cell::new(0),
-};
-
-/// Pauses up to this long never end a burst; it doubles when there are more bursts than places.
-const FIRST_GAP_NS: f64 = 1e6;
-/// A bin of the series covers about this long at first.
-const FIRST_BIN_NS: f64 = 1e6;
 
 /// The record is there: the lanes can be used.
 pub(super) fn begin() {
-    let now = Moment::now();
-    let armed_at = lifecycle::armed_at();
-    let ticks_per_ns = armed_at.ticks_per_ns(now);
     for (index, state) in STATES.iter().enumerate() {
-        let lane = record::lane(index);
+        let lane = super::record::lane(index);
         // SAFETY: inside the mapped record.
         let words = unsafe { &*lane };
-        let gap = (FIRST_GAP_NS * ticks_per_ns) as u64;
-        words.bursts.gap_ticks.store(gap, Relaxed);
-        words.series.shift.store(((FIRST_BIN_NS * ticks_per_ns) as u64).max(2).ilog2().into(), Relaxed);
+        activity::begin(words);
         words.collectives.stride.store(1, Relaxed);
-        state.gap_ticks.store(gap, Relaxed);
-        state.bin_start.store(u64::MAX, Relaxed);
         state.bin_end.store(0, Relaxed);
-        state.burst.store(&raw const CLOSED as *mut Burst, Relaxed);
         state.lane.store(lane, Relaxed);
     }
 }
 
 pub(super) fn forget() {
-    for state in &STATES {
-        state.lane.store(std::ptr::null_mut(), Relaxed);
-        state.burst.store(&raw const CLOSED as *mut Burst, Relaxed);
-    }
+    STATES.iter().for_each(|state| state.lane.store(std::ptr::null_mut(), Relaxed));
 }
 
 /// The lane's words. Only called when a block exists, and so the record does.
@@ -143,173 +113,63 @@ pub(crate) fn words<A: Access>() -> &'static Lane {
     unsafe { &*A::state().lane.load(Relaxed) }
 }
 
-/// A call of the program's own moved data, or tried to: it belongs to a burst and to the series.
-#[inline(always)]
-pub(crate) fn note_activity<A: Access>(write: bool, start: u64, end: u64, bytes: u64) {
-    let state = A::state();
-    // SAFETY: `CLOSED` or a burst of the mapped record.
-    let mut burst = unsafe { &*state.burst.load(Relaxed) };
-    if start.saturating_sub(burst.end_ticks.load(Relaxed)) > state.gap_ticks.load(Relaxed) {
-        burst = open_burst::<A>(start, 0);
-    }
-    A::put(&burst.end_ticks, end);
-    A::add(&burst.calls, 1);
-    A::add(if write { &burst.bytes_written } else { &burst.bytes_read }, bytes);
-
-    if start >= state.bin_start.load(Relaxed) && end < state.bin_end.load(Relaxed) {
-        let bin = state.bin.load(Relaxed) as usize & (SERIES_BINS - 1);
-        let series = &words::<A>().series;
-        A::add(if write { &series.bytes_written[bin] } else { &series.bytes_read[bin] }, bytes);
-    } else {
-        spread_over_bins::<A>(write, start, end, bytes);
-    }
-}
-
-/// Opens the next burst, `marked` when the program said so; makes room if there is none.
+/// Another file, size or kind of call than before: the run so far goes into the counters.
 #[cold]
 #[inline(never)]
-pub(crate) fn open_burst<A: Access>(start: u64, marked: u64) -> &'static Burst {
-    let state = A::state();
-    let _guard = state.lock.lock().unwrap_or_else(|e| e.into_inner());
-    let bursts = &words::<A>().bursts;
-    // Another thread may have opened one while this one waited.
-    // SAFETY: `CLOSED` or a burst of the mapped record.
-    let current = unsafe { &*state.burst.load(Relaxed) };
-    if marked == 0 && start.saturating_sub(current.end_ticks.load(Relaxed)) <= state.gap_ticks.load(Relaxed) {
-        return current;
-    }
-    let mut count = bursts.count.load(Relaxed) as usize;
-    if count >= BURSTS {
-        count = join_bursts(bursts);
-        state.gap_ticks.store(bursts.gap_ticks.load(Relaxed), Relaxed);
-    }
-    let burst = &bursts.list[count.min(BURSTS - 1)];
-    // Bytes that another thread added late to what was here before are kept: nothing is lost.
-    burst.start_ticks.store(start, Relaxed);
-    burst.end_ticks.store(start, Relaxed);
-    burst.marked.store(marked, Relaxed);
-    bursts.count.store(count as u64 + 1, Relaxed);
-    state.burst.store(std::ptr::from_ref(burst).cast_mut(), Relaxed);
-    record::with_header(|header| Moment::now().store(&header.clock_last));
-    burst
+fn begin_run(kind: usize, block: &'static Block, bytes: u64, start_ticks: u64) {
+    let lane = words::<Own>();
+    flush_run(kind, lane);
+    let run = &lane.runs[kind];
+    run.block.store(block.lane.load(Relaxed) >> 1, Relaxed);
+    run.bytes.store(bytes, Relaxed);
+    run.address.store(std::ptr::from_ref(block).expose_provenance() as u64, Relaxed);
+    note_start(kind, block, start_ticks);
 }
 
-/// The list is full: the pause that separates bursts doubles until neighbours join. Returns how many
-/// bursts are left.
-fn join_bursts(bursts: &Bursts) -> usize {
-    let mut gap = bursts.gap_ticks.load(Relaxed).max(1);
-    let mut kept = BURSTS;
-    while kept > BURSTS / 2 {
-        gap = gap.saturating_mul(2);
-        let mut last = 0;
-        for next in 1..kept {
-            let (a, b) = (&bursts.list[last], &bursts.list[next]);
-            let pause = b.start_ticks.load(Relaxed).saturating_sub(a.end_ticks.load(Relaxed));
-            let forced = gap == u64::MAX;
-            let marks_differ = a.marked.load(Relaxed) != b.marked.load(Relaxed);
-            if forced || (pause <= gap && !marks_differ) {
-                a.end_ticks.store(b.end_ticks.load(Relaxed), Relaxed);
-            } else {
-                last += 1;
-                if last == next {
-                    continue;
-                }
-                let a = &bursts.list[last];
-                for (to, from) in [
-                    (&a.start_ticks, &b.start_ticks),
-                    (&a.end_ticks, &b.end_ticks),
-                    (&a.marked, &b.marked),
-                ] {
-                    to.store(from.load(Relaxed), Relaxed);
-                }
-            }
-            let a = &bursts.list[last];
-            for (to, from) in [
-                (&a.bytes_read, &b.bytes_read),
-                (&a.bytes_written, &b.bytes_written),
-                (&a.wait_ticks, &b.wait_ticks),
-                (&a.calls, &b.calls),
-            ] {
-                to.fetch_add(from.swap(0, Relaxed), Relaxed);
-            }
-        }
-        record::with_header(|h| _ = h.dropped.bursts.fetch_add((kept - last - 1) as u64, Relaxed));
-        kept = last + 1;
+fn flush_run(kind: usize, lane: &Lane) {
+    let address = lane.runs[kind].address.load(Relaxed) as usize;
+    if address != 0 {
+        // SAFETY: `begin_run` stored the address of a block, which is never unmapped.
+        tally::flush_run(kind, lane, unsafe { &*std::ptr::with_exposed_provenance(address) });
     }
-    bursts.gap_ticks.store(gap, Relaxed);
-    bursts.count.store(kept as u64, Relaxed);
-    kept
 }
 
-/// A call that does not lie within the current bin: its bytes go to the bins it covers.
+fn note_start(kind: usize, block: &Block, start_ticks: u64) {
+    let start = &block.words[KINDS[kind].start];
+    if start.load(Relaxed) == 0 {
+        start.store(start_ticks, Relaxed);
+    }
+}
+
+/// A call took long enough that it may be the longest of its file or, if it is the program's own and so
+/// has an `op`, one of the ten slowest of the process.
 #[cold]
 #[inline(never)]
-fn spread_over_bins<A: Access>(write: bool, start: u64, end: u64, bytes: u64) {
-    let state = A::state();
-    let _guard = state.lock.lock().unwrap_or_else(|e| e.into_inner());
-    let series = &words::<A>().series;
-    let zero = lifecycle_start();
-    let (start, end) = (start.saturating_sub(zero), end.saturating_sub(zero));
-    let mut shift = series.shift.load(Relaxed) & 63;
-    while end >> shift >= SERIES_BINS as u64 {
-        widen(series);
-        shift = series.shift.load(Relaxed) & 63;
-    }
-    let cells = if write { &series.bytes_written } else { &series.bytes_read };
-    let (first, last) = ((start >> shift) as usize, (end >> shift) as usize);
-    let length = (end - start.min(end)).max(1);
-    let mut rest = bytes;
-    for (bin, cell) in cells.iter().enumerate().take(last).skip(first) {
-        let covered = ((bin as u64 + 1) << shift) - start.max((bin as u64) << shift);
-        let part = (u128::from(bytes) * u128::from(covered) / u128::from(length)) as u64;
-        let part = part.min(rest);
-        rest -= part;
-        cell.fetch_add(part, Relaxed);
-    }
-    cells[last].fetch_add(rest, Relaxed);
-    state.bin.store(last as u64, Relaxed);
-    state.bin_start.store(zero + ((last as u64) << shift), Relaxed);
-    state.bin_end.store(zero + ((last as u64 + 1) << shift), Relaxed);
-}
-
-fn lifecycle_start() -> u64 {
-    record::header().map_or(0, |header| header.clock_first.ticks.load(Relaxed))
-}
-
-/// Each bin covers twice as long from now on.
-fn widen(series: &Series) {
-    for cells in [&series.bytes_read, &series.bytes_written] {
-        for bin in 0..SERIES_BINS {
-            let value = cells[bin].swap(0, Relaxed);
-            cells[bin / 2].fetch_add(value, Relaxed);
-        }
-    }
-    series.shift.fetch_add(1, Relaxed);
-}
-
-/// Keeps a call that took longer than the tenth slowest so far.
-#[inline(always)]
-pub(crate) fn note_duration<A: Access>(op: &Name, file: u64, start: u64, duration: u64, bytes: u64) {
-    if duration > words::<A>().slowest_threshold_ticks.load(Relaxed) {
-        keep_slow::<A>(op, file, start, duration, bytes);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn keep_slow<A: Access>(op: &Name, file: u64, start: u64, duration: u64, bytes: u64) {
+pub(crate) fn attend<A: Access>(kind: usize, block: &Block, op: Option<&Name>, start: u64, duration: u64, bytes: u64) {
     let lane = words::<A>();
+    let longest = &block.words[KINDS[kind].longest];
+    longest.fetch_max(duration, Relaxed);
+    if let Some(op) = op {
+        keep_slow::<A>(lane, op, block.file.load(Relaxed), start, duration, bytes);
+        let attention = lane.slowest_threshold_ticks.load(Relaxed).min(longest.load(Relaxed));
+        block.words[KINDS[kind].attention].store(attention, Relaxed);
+    }
+}
+
+fn keep_slow<A: Access>(lane: &Lane, op: &Name, file: u64, start: u64, duration: u64, bytes: u64) {
     let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
-    let fastest = |lane: &Lane| {
-        (0..SLOWEST).min_by_key(|i| lane.slowest[*i].duration_ticks.load(Relaxed)).unwrap_or(0)
-    };
-    let slot = &lane.slowest[fastest(lane)];
+    if duration <= lane.slowest_threshold_ticks.load(Relaxed) {
+        return;
+    }
+    let fastest =
+        || (0..SLOWEST).min_by_key(|i| lane.slowest[*i].duration_ticks.load(Relaxed)).unwrap_or(0);
+    let slot = &lane.slowest[fastest()];
     slot.start_ticks.store(start, Relaxed);
     slot.bytes.store(bytes, Relaxed);
     slot.file.store(file, Relaxed);
     op.store(&slot.op);
     slot.duration_ticks.store(duration, Relaxed);
-    let threshold = lane.slowest[fastest(lane)].duration_ticks.load(Relaxed);
+    let threshold = lane.slowest[fastest()].duration_ticks.load(Relaxed);
     lane.slowest_threshold_ticks.store(threshold, Relaxed);
 }
 
@@ -334,23 +194,5 @@ impl Name {
         for (cell, word) in text.0.iter().zip(self.0) {
             cell.store(word, Relaxed);
         }
-    }
-}
-
-/// `weir_phase_begin`: what follows is one phase, whatever pauses it has.
-pub(crate) fn begin_marked<A: Access>(number: u64) {
-    open_burst::<A>(clock::ticks(), number);
-    A::state().gap_ticks.store(u64::MAX, Relaxed);
-}
-
-/// `weir_phase_end`.
-pub(crate) fn end_marked<A: Access>() {
-    let state = A::state();
-    // SAFETY: `CLOSED` or a burst of the mapped record.
-    let burst = unsafe { &*state.burst.load(Relaxed) };
-    if burst.marked.load(Relaxed) != 0 {
-        burst.end_ticks.store(clock::ticks(), Relaxed);
-        state.burst.store(&raw const CLOSED as *mut Burst, Relaxed);
-        state.gap_ticks.store(words::<A>().bursts.gap_ticks.load(Relaxed), Relaxed);
     }
 }

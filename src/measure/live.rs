@@ -1,11 +1,13 @@
 //! What this process can say of its own phases while it runs.
 
 use super::record;
+use crate::shim::caller::Thread;
 use crate::clock::Moment;
 use crate::config;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::layout::{Burst, LANES};
 use weir_profile::phases::{self, Span};
+use weir_profile::tally;
 
 struct View {
     phases: Vec<Span>,
@@ -23,7 +25,11 @@ fn view() -> Option<View> {
     let mut floor_ns = 0;
     for index in 0..LANES {
         // SAFETY: there is a header, so the lanes are mapped.
-        let list = unsafe { &(*record::lane(index)).bursts };
+        let lane = unsafe { &*record::lane(index) };
+        if index == 0 && Thread::current().owns_lane() {
+            tally::flush_pending(lane);
+        }
+        let list = &lane.bursts;
         let count = (list.count.load(Relaxed) as usize).min(list.list.len());
         let spans: Vec<Span> = list.list[..count].iter().map(|burst| span(burst, ns)).collect();
         bursts = phases::unite(&bursts, &spans);

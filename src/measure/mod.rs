@@ -1,5 +1,6 @@
 //! Counters, histograms, bursts: what is kept of every call.
 
+pub(crate) mod activity;
 pub(crate) mod data;
 pub(crate) mod files;
 pub(crate) mod handles;
@@ -7,6 +8,7 @@ pub(crate) mod lane;
 pub(crate) mod live;
 pub(crate) mod pending;
 mod record;
+pub(crate) mod steady;
 
 pub(crate) use record::{ensure, header, with_header};
 

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::*};
+use weir_profile::counters::{Module, posix::*};
 use weir_profile::layout::*;
 
 /// Where the record is mapped; null before the first I/O.
@@ -42,6 +43,11 @@ pub(crate) fn with_header(work: impl FnOnce(&Header)) {
     if let Some(header) = header() {
         work(header);
     }
+}
+
+/// Ticks at the moment of arming: where the series begins.
+pub(super) fn start_ticks() -> u64 {
+    header().map_or(0, |header| header.clock_first.ticks.load(Relaxed))
 }
 
 /// A lane of the record.
@@ -206,7 +212,12 @@ pub(super) fn new_block(kind: u64, file: u64, lane: u64) -> Option<&'static Bloc
     // SAFETY: within the mapping, aligned by construction, zeroed.
     let block = unsafe { &*base.add(end - BLOCK_BYTES).cast::<Block>() };
     block.file.store(file, Relaxed);
-    block.lane.store(lane, Relaxed);
+    block.lane.store((index as u64) << 1 | lane, Relaxed);
+    if kind == KIND_MODULE + Module::Posix as u64 {
+        for last_end in [POSIX_LAST_READ_END, POSIX_LAST_WRITE_END] {
+            block.words[last_end].store(u64::MAX, Relaxed);
+        }
+    }
     block.kind.store(kind, Release);
     header.blocks.store(index as u64 + 1, Release);
     Some(block)

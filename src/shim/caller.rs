@@ -2,6 +2,7 @@
 
 use crate::arch;
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -18,7 +19,7 @@ pub(crate) enum Caller {
 #[repr(C)]
 pub(crate) struct Thread {
     pub(crate) caller: Cell<Caller>,
-    /// The generation in which this thread armed Weir, and so owns the first lane.
+    /// The generation in which this thread armed Weir, and so owns the first lane; 0 for all others.
     pub(crate) own_generation: Cell<u32>,
     /// Time and bytes of the POSIX calls beneath the MPI call that is under way.
     pub(crate) file_ticks: Cell<u64>,
@@ -33,6 +34,35 @@ impl Thread {
         // SAFETY: 64 zeroed bytes are a valid `Thread`; only this thread gets this reference, and it
         // does not outlive the wrapper that asked for it.
         unsafe { &*arch::thread_storage().cast::<Thread>() }
+    }
+}
+
+/// What `Thread::mode` is when the owner of the first lane runs the program's own code.
+static OWNER: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// This thread owns the first lane from now on.
+pub(crate) fn take_ownership(generation: u32) {
+    Thread::current().own_generation.set(generation);
+    OWNER.store(u64::from(generation) << 32, Relaxed);
+}
+
+/// Nobody owns the first lane.
+pub(crate) fn drop_ownership() {
+    OWNER.store(u64::MAX, Relaxed);
+}
+
+impl Thread {
+    /// Who calls, for the owner of the first lane: 0 for the program, 1 for the MPI library. Any other
+    /// value: look closer.
+    #[inline(always)]
+    pub(crate) fn owner_calls(&self) -> u64 {
+        // SAFETY: the first two fields are four bytes each, aligned to eight together.
+        let mode = unsafe { std::ptr::from_ref(self).cast::<u64>().read() };
+        mode.wrapping_sub(OWNER.load(Relaxed))
+    }
+
+    pub(crate) fn owns_lane(&self) -> bool {
+        u64::from(self.own_generation.get()) << 32 == OWNER.load(Relaxed)
     }
 }
 

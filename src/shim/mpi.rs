@@ -12,7 +12,7 @@ use crate::measure::data::{self, Call, Class, Direction, Meta};
 use crate::measure::handles::{self, Open};
 use crate::measure::lane::Name;
 use crate::measure::pending::{self, Pending};
-use crate::measure::files;
+use crate::measure::{files, steady};
 use crate::config;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -56,18 +56,24 @@ macro_rules! data_call {
 
         #[unsafe(export_name = concat!($p, stringify!($name), $s))]
         pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
-            let thread = Thread::current();
-            if !armed() || thread.caller.get() != Caller::App {
+            if armed() && Thread::current().caller.get() == Caller::App {
                 // SAFETY: the program's own call.
-                return unsafe { real($($arg),*) };
+                unsafe { measured($($arg),*) }
+            } else {
+                // SAFETY: the program's own call.
+                unsafe { real($($arg),*) }
             }
+        }
+
+        #[inline(never)]
+        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+            let thread = Thread::current();
             let start = enter(thread);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
             $finish::<{ Direction::$direction as usize }, { Class::$class as usize }>(
                 thread, start, answer, &OP, $fh, $n as u64, $ty, $last as usize,
-            );
-            answer
+            )
         }
         pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
     };
@@ -138,11 +144,18 @@ macro_rules! file_call {
 
         #[unsafe(export_name = concat!($p, stringify!($name)))]
         pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
-            let thread = Thread::current();
-            if !armed() || thread.caller.get() != Caller::App {
+            if armed() && Thread::current().caller.get() == Caller::App {
                 // SAFETY: the program's own call.
-                return unsafe { real($($arg),*) };
+                unsafe { measured($($arg),*) }
+            } else {
+                // SAFETY: the program's own call.
+                unsafe { real($($arg),*) }
             }
+        }
+
+        #[inline(never)]
+        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+            let thread = Thread::current();
             let start = enter(thread);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
@@ -253,7 +266,7 @@ fn failed(thread: &Thread, fh: File) {
 }
 
 /// A blocking data call returned.
-#[inline(never)]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn blocking<const DIRECTION: usize, const CLASS: usize>(
     thread: &Thread,
@@ -264,15 +277,43 @@ fn blocking<const DIRECTION: usize, const CLASS: usize>(
     count: u64,
     datatype: Handle,
     _status: usize,
-) {
+) -> c_int {
     let end_ticks = leave(thread);
-    if answer != 0 {
-        return failed(thread, fh);
+    let (direction, class) = (direction(DIRECTION), class(CLASS));
+    if thread.owner_calls() == 0
+        && answer == 0
+        && let Some(block) = handles::find_at_once(fh)
+        && let Some(size) = known_type_size(datatype)
+    {
+        let call = Call { op, direction, start_ticks, end_ticks, bytes: count.wrapping_mul(size) };
+        if steady::mpiio(thread, block, class, &call) {
+            return answer;
+        }
     }
-    let Some(block) = block_of(fh) else { return };
-    let bytes = count.wrapping_mul(type_size(thread, datatype));
-    let call = Call { op, direction: direction(DIRECTION), start_ticks, end_ticks, bytes };
-    data::mpiio(thread, block, class(CLASS), &call, end_ticks.wrapping_sub(start_ticks));
+    done::<DIRECTION, CLASS>(start_ticks, end_ticks, answer, op, fh, count, datatype)
+}
+
+/// The general way; passes the answer on.
+#[cold]
+#[inline(never)]
+fn done<const DIRECTION: usize, const CLASS: usize>(
+    start_ticks: u64,
+    end_ticks: u64,
+    answer: c_int,
+    op: &'static Name,
+    fh: File,
+    count: u64,
+    datatype: Handle,
+) -> c_int {
+    let thread = Thread::current();
+    if answer != 0 {
+        failed(thread, fh);
+    } else if let Some(block) = block_of(fh) {
+        let bytes = count.wrapping_mul(type_size(thread, datatype));
+        let call = Call { op, direction: direction(DIRECTION), start_ticks, end_ticks, bytes };
+        data::mpiio(thread, block, class(CLASS), &call, end_ticks.wrapping_sub(start_ticks));
+    }
+    answer
 }
 
 /// A nonblocking call was issued; it is counted when it completes.
@@ -287,12 +328,13 @@ fn nonblocking<const DIRECTION: usize, const CLASS: usize>(
     count: u64,
     datatype: Handle,
     request: usize,
-) {
+) -> c_int {
     let issued_ticks = leave(thread);
     if answer != 0 {
-        return failed(thread, fh);
+        failed(thread, fh);
+        return answer;
     }
-    let Some(block) = block_of(fh) else { return };
+    let Some(block) = block_of(fh) else { return answer };
     let bytes = count.wrapping_mul(type_size(thread, datatype));
     // SAFETY: the call succeeded, so the program's place holds a request.
     let request = unsafe { abi::current().load_handle(std::ptr::with_exposed_provenance(request)) };
@@ -308,6 +350,7 @@ fn nonblocking<const DIRECTION: usize, const CLASS: usize>(
             pending.complete(thread, issued_ticks, 0);
         }
     });
+    answer
 }
 
 /// The first half of a split collective returned.
@@ -322,10 +365,11 @@ fn split_begin<const DIRECTION: usize, const CLASS: usize>(
     count: u64,
     datatype: Handle,
     _: usize,
-) {
+) -> c_int {
     let end_ticks = leave(thread);
     if answer != 0 {
-        return failed(thread, fh);
+        failed(thread, fh);
+        return answer;
     }
     if let Some(Open { split, .. }) = handles::find(fh) {
         split.start_ticks.store(start_ticks, Relaxed);
@@ -334,6 +378,7 @@ fn split_begin<const DIRECTION: usize, const CLASS: usize>(
         split.file_ticks.store(thread.file_ticks.get(), Relaxed);
         split.file_bytes.store(thread.file_bytes.get(), Relaxed);
     }
+    answer
 }
 
 /// The second half returned: now the call is complete.
@@ -412,12 +457,20 @@ static TYPES: [KnownType; KNOWN_TYPES] =
     [const { KnownType { handle: AtomicUsize::new(0), size_bytes: AtomicU64::new(0) } }; KNOWN_TYPES];
 
 #[inline(always)]
+fn place_of_type(datatype: Handle) -> &'static KnownType {
+    &TYPES[((datatype >> 4) ^ datatype) & (KNOWN_TYPES - 1)]
+}
+
+/// For the owner's thread only.
+#[inline(always)]
+fn known_type_size(datatype: Handle) -> Option<u64> {
+    let known = place_of_type(datatype);
+    (known.handle.load(Relaxed) == datatype).then(|| known.size_bytes.load(Relaxed))
+}
+
 fn type_size(thread: &Thread, datatype: Handle) -> u64 {
-    let known = &TYPES[((datatype >> 4) ^ datatype) & (KNOWN_TYPES - 1)];
-    if data::owns_lane(thread) && known.handle.load(Relaxed) == datatype {
-        return known.size_bytes.load(Relaxed);
-    }
-    learn_type(thread, known, datatype)
+    let known = if thread.owns_lane() { known_type_size(datatype) } else { None };
+    known.unwrap_or_else(|| learn_type(thread, place_of_type(datatype), datatype))
 }
 
 #[cold]
@@ -426,7 +479,7 @@ fn learn_type(thread: &Thread, known: &KnownType, datatype: Handle) -> u64 {
     let abi = abi::current();
     let predefined = (abi.predefined_size)(abi.argument(datatype));
     let size = if predefined > 0 { predefined } else { shield(0, || abi::ask_type_size(datatype)) };
-    if data::owns_lane(thread) {
+    if thread.owns_lane() {
         known.handle.store(0, Relaxed);
         known.size_bytes.store(size, Relaxed);
         known.handle.store(datatype, Relaxed);

@@ -3,10 +3,11 @@
 use super::caller::{Caller, Thread};
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
+use crate::arch;
 use crate::clock::ticks;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Direction};
-use crate::measure::files;
+use crate::measure::{files, steady};
 use crate::measure::lane::Name;
 use libc::{aiocb, c_int, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 use std::sync::Mutex;
@@ -34,15 +35,47 @@ macro_rules! data_calls {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> ssize_t {
-                if armed()
-                    && Thread::current().caller.get() != Caller::Weir
+                // SAFETY: the program's own call.
+                if armed() { unsafe { measured($fd $(, $arg)*) } } else { unsafe { real($fd $(, $arg)*) } }
+            }
+
+            /// The owner of the first lane, on a file that is known: nothing before the real call
+            /// but reading the clock.
+            #[inline(never)]
+            unsafe extern "C" fn measured($fd: c_int $(, $arg: $type)*) -> ssize_t {
+                let thread = Thread::current();
+                let by = thread.owner_calls();
+                let Some(block) = files::known_fd($fd).filter(|_| by <= 1) else {
+                    // SAFETY: the program's own call.
+                    return unsafe { looked_at($fd $(, $arg)*) };
+                };
+                let start_ticks = arch::cycles();
+                // SAFETY: the program's own call.
+                let moved = unsafe { real($fd $(, $arg)*) };
+                let end_ticks = arch::cycles();
+                let direction = Direction::$direction;
+                let call = Call { op: &OP, direction, start_ticks, end_ticks, bytes: moved as u64 };
+                let offset = offset($offset);
+                // A negative answer is the size of no run.
+                let steady = if by == 0 {
+                    steady::posix_by_app(block, &call, offset)
+                } else {
+                    steady::posix_by_mpi(thread, block, &call, offset)
+                };
+                if steady { moved } else { done(block, &OP, direction, start_ticks, end_ticks, moved, $offset) }
+            }
+
+            /// Any other thread or file.
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn looked_at($fd: c_int $(, $arg: $type)*) -> ssize_t {
+                if Thread::current().caller.get() != Caller::Weir
                     && let Some(block) = files::of_fd(Module::Posix, $fd)
                 {
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let moved = unsafe { real($fd $(, $arg)*) };
-                    done::<{ Direction::$direction as usize }>(block, &OP, start, moved, $offset);
-                    return moved;
+                    return done(block, &OP, Direction::$direction, start, ticks(), moved, $offset);
                 }
                 // SAFETY: the program's own call.
                 unsafe { real($fd $(, $arg)*) }
@@ -74,23 +107,31 @@ data_calls! {
     __pread64_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t, room: size_t): Read, offset;
 }
 
-/// A data call returned `moved` bytes, or an error.
+#[inline(always)]
+fn offset(offset: off64_t) -> Option<u64> {
+    if offset < 0 { None } else { Some(offset as u64) }
+}
+
+/// A data call returned `moved` bytes, or an error; passes that on.
+#[cold]
 #[inline(never)]
-fn done<const DIRECTION: usize>(
+fn done(
     block: &'static Block,
     op: &'static Name,
+    direction: Direction,
     start_ticks: u64,
+    end_ticks: u64,
     moved: ssize_t,
-    offset: off64_t,
-) {
-    let end_ticks = ticks();
+    at: off64_t,
+) -> ssize_t {
     let thread = Thread::current();
     if moved < 0 {
-        return data::count(thread, block, POSIX_ERRORS);
+        data::count(thread, block, POSIX_ERRORS);
+    } else {
+        let call = Call { op, direction, start_ticks, end_ticks, bytes: moved as u64 };
+        data::posix(thread, block, &call, offset(at));
     }
-    let direction = if DIRECTION == Direction::Write as usize { Direction::Write } else { Direction::Read };
-    let call = Call { op, direction, start_ticks, end_ticks, bytes: moved as u64 };
-    data::posix(thread, block, &call, u64::try_from(offset).ok());
+    moved
 }
 
 /// An asynchronous call under way; it is counted by `aio_return`.
@@ -136,10 +177,8 @@ fn returned(control: *const aiocb, moved: ssize_t) {
     if let Some(a) = found {
         static READ: Name = Name::new("aio_read");
         static WRITE: Name = Name::new("aio_write");
-        match a.direction {
-            Direction::Read => done::<0>(a.block, &READ, a.start_ticks, moved, a.offset as off64_t),
-            Direction::Write => done::<1>(a.block, &WRITE, a.start_ticks, moved, a.offset as off64_t),
-        }
+        let op = if a.direction == Direction::Read { &READ } else { &WRITE };
+        done(a.block, op, a.direction, a.start_ticks, ticks(), moved, a.offset as off64_t);
     }
 }
 

@@ -7,7 +7,7 @@ use super::wrap::{c_name, real_function};
 use crate::clock::ticks;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Direction, Meta};
-use crate::measure::files;
+use crate::measure::{files, steady};
 use crate::measure::lane::Name;
 use libc::{FILE, c_char, c_int, c_long, c_void, off_t, off64_t, size_t, ssize_t};
 use weir_profile::counters::{Module, stdio::*};
@@ -50,12 +50,28 @@ pub(super) fn of_stream(stream: *mut FILE) -> Option<&'static Block> {
 }
 
 /// A data call returned; `bytes` is `None` when it failed or met the end of the file.
+#[inline(always)]
+pub(super) fn done(block: &'static Block, op: &'static Name, direction: Direction, start_ticks: u64, bytes: Option<u64>) {
+    let call = Call { op, direction, start_ticks, end_ticks: ticks(), bytes: bytes.unwrap_or(0) };
+    let thread = Thread::current();
+    if thread.owner_calls() != 0 || !steady::stdio(block, &call) {
+        note(thread, block, op, direction, start_ticks, call.end_ticks, call.bytes);
+    }
+}
+
+/// The general way. Its arguments come one by one: gathered, they would be written to memory.
+#[cold]
 #[inline(never)]
-pub(super) fn done<const DIRECTION: usize>(block: &'static Block, op: &'static Name, start_ticks: u64, bytes: Option<u64>) {
-    let end_ticks = ticks();
-    let direction = if DIRECTION == Direction::Write as usize { Direction::Write } else { Direction::Read };
-    let call = Call { op, direction, start_ticks, end_ticks, bytes: bytes.unwrap_or(0) };
-    data::stdio(Thread::current(), block, &call);
+fn note(
+    thread: &Thread,
+    block: &'static Block,
+    op: &'static Name,
+    direction: Direction,
+    start_ticks: u64,
+    end_ticks: u64,
+    bytes: u64,
+) {
+    data::stdio(thread, block, &Call { op, direction, start_ticks, end_ticks, bytes });
 }
 
 /// Rows `function(arguments) -> answer: stream, direction, bytes it moved`.
@@ -69,11 +85,17 @@ macro_rules! data_calls {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> $answer {
+                // SAFETY: the program's own call.
+                if armed() { unsafe { measured($($arg),*) } } else { unsafe { real($($arg),*) } }
+            }
+
+            #[inline(never)]
+            unsafe extern "C" fn measured($($arg: $type),*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let $result = unsafe { real($($arg),*) };
-                    done::<{ Direction::$direction as usize }>(block, &OP, start, $bytes);
+                    done(block, &OP, Direction::$direction, start, $bytes);
                     return $result;
                 }
                 // SAFETY: the program's own call.

@@ -41,7 +41,7 @@ fn print(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> 
     if observing() && let Some(block) = of_stream(stream) {
         let start = ticks();
         let printed = real();
-        done::<{ Direction::Write as usize }>(block, op, start, u64::try_from(printed).ok());
+        done(block, op, Direction::Write, start, u64::try_from(printed).ok());
         return printed;
     }
     real()
@@ -56,7 +56,7 @@ fn scan(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c
         let items = real();
         // SAFETY: as above.
         let after = unsafe { libc::ftello(stream) };
-        done::<{ Direction::Read as usize }>(block, op, start, u64::try_from(after - before).ok());
+        done(block, op, Direction::Read, start, u64::try_from(after - before).ok());
         return items;
     }
     real()

@@ -43,15 +43,12 @@ pub fn size_class(bytes: u64) -> usize {
 
 /// Sub-bins per power of two: a bin is at most 12.5 % wide.
 const SUB_BITS: u32 = 3;
-/// Values from 2^48 on share the last bin.
-const MAX_BITS: u32 = 48;
-/// Bins of a histogram.
-pub const BINS: usize = ((MAX_BITS - SUB_BITS + 1) << SUB_BITS) as usize;
+/// Bins of a histogram: enough for every 64-bit value.
+pub const BINS: usize = ((64 - SUB_BITS + 1) << SUB_BITS) as usize;
 
 /// The bin of a value in a histogram of eight bins per power of two.
 #[inline(always)]
 pub fn bin(value: u64) -> usize {
-    let value = value.min((1 << MAX_BITS) - 1);
     let shift = (value | (1 << SUB_BITS)).ilog2() - SUB_BITS;
     ((shift << SUB_BITS) as u64 + (value >> shift)) as usize
 }
@@ -65,7 +62,8 @@ pub fn bin_start(bin: usize) -> u64 {
 /// The middle of a bin, which stands for all values in it.
 pub fn bin_middle(bin: usize) -> u64 {
     let start = bin_start(bin);
-    start + (bin_start(bin + 1).saturating_sub(start)) / 2
+    let next = if bin + 1 < BINS { bin_start(bin + 1) } else { u64::MAX };
+    start + (next - start) / 2
 }
 
 #[cfg(test)]

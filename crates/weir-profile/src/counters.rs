@@ -166,6 +166,12 @@ counters! {
     MPIIO_COLL_FILE_BYTES: Sum,
     /// Whether the last data call wrote (2) or read (1).
     MPIIO_LAST_DIRECTION: State,
+    /// Collective data calls so far, blocking and split.
+    MPIIO_COLL_SEQUENCE: State,
+    /// A read that takes longer may be the file's longest, or one of the process's slowest calls.
+    MPIIO_READ_ATTENTION: State,
+    /// A write that takes longer may be the file's longest, or one of the process's slowest calls.
+    MPIIO_WRITE_ATTENTION: State,
 }
 
 counters! {
@@ -281,12 +287,16 @@ counters! {
     POSIX_F_CLOSE_END_TIMESTAMP: Last,
     /// Where the next call without an offset of its own begins.
     POSIX_POSITION: State,
-    /// Where the last read ended.
+    /// Where the last read ended; the highest value before the first.
     POSIX_LAST_READ_END: State,
-    /// Where the last write ended.
+    /// Where the last write ended; the highest value before the first.
     POSIX_LAST_WRITE_END: State,
     /// Whether the last data call wrote (2) or read (1).
     POSIX_LAST_DIRECTION: State,
+    /// A read that takes longer may be the file's longest, or one of the process's slowest calls.
+    POSIX_READ_ATTENTION: State,
+    /// A write that takes longer may be the file's longest, or one of the process's slowest calls.
+    POSIX_WRITE_ATTENTION: State,
 }
 
 counters! {
@@ -334,6 +344,10 @@ counters! {
     STDIO_F_CLOSE_START_TIMESTAMP: First,
     /// End of the last close.
     STDIO_F_CLOSE_END_TIMESTAMP: Last,
+    /// A read that takes longer may be the file's longest, or one of the process's slowest calls.
+    STDIO_READ_ATTENTION: State,
+    /// A write that takes longer may be the file's longest, or one of the process's slowest calls.
+    STDIO_WRITE_ATTENTION: State,
 }
 
 /// A module of the profile. The number stands in the record.

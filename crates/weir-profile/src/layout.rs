@@ -15,7 +15,7 @@
 //! wall-clock time.
 
 use crate::bins::BINS;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A word of the record.
 pub type Cell = AtomicU64;
@@ -165,9 +165,15 @@ pub struct Burst {
     pub reserved: Cell,
 }
 
+/// In the owner's lane the last burst of the list ends at `deadline_ticks - active_gap_ticks`.
 #[repr(C)]
 pub struct Bursts {
+    /// Pauses up to this long do not end a burst; it grows when the list is full.
     pub gap_ticks: Cell,
+    /// The same, but without bound within a marked phase.
+    pub active_gap_ticks: Cell,
+    /// A call that starts later than this opens a burst; 0 where `Burst::end_ticks` is up to date.
+    pub deadline_ticks: Cell,
     pub count: Cell,
     pub list: [Burst; BURSTS],
 }
@@ -213,8 +219,36 @@ pub struct Collectives {
     pub list: [Collective; COLLECTIVES],
 }
 
+/// Calls alike (of one kind, on one file, of one size) that the owner has made in a row and that are
+/// not in the counters yet: most programs make the same call over and over, and then counting it is a
+/// comparison and an increment.
+#[repr(C)]
+pub struct Run {
+    /// Where the block is in the memory of the process.
+    pub address: Cell,
+    /// Size of each call.
+    pub bytes: Cell,
+    pub calls: Cell,
+    /// Index of the block.
+    pub block: Cell,
+}
+
+/// What the owner has moved since the burst or the bin of the series last changed.
+#[repr(C)]
+pub struct Pending {
+    pub bytes_read: Cell,
+    pub bytes_written: Cell,
+    pub calls: Cell,
+    /// The bin of the series it belongs to.
+    pub bin: Cell,
+}
+
 #[repr(C)]
 pub struct Lane {
+    /// By kind, see [`crate::tally`]. Only in the owner's lane.
+    pub runs: [Run; crate::tally::KINDS.len()],
+    /// Only in the owner's lane.
+    pub pending: Pending,
     /// Indexed by `2 * module + direction`, direction 0 read, 1 write.
     pub histograms: [Histogram; HISTOGRAMS],
     pub series: Series,
@@ -237,11 +271,12 @@ pub const KIND_NAME: u64 = 1;
 pub const KIND_MODULE: u64 = 2;
 
 /// The name of a file, or the counters of one module on one file in one lane.
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Block {
     pub kind: Cell,
     /// Index of the file; 0 is "other files".
     pub file: Cell,
+    /// Lane in the lowest bit, index of the block itself above it.
     pub lane: Cell,
     /// For a name: hash of the path. For counters: free.
     pub hash: Cell,
@@ -281,14 +316,14 @@ pub fn store_text(words: &[Cell], text: &str) {
         if let Some(chunk) = bytes.next() {
             value[..chunk.len()].copy_from_slice(chunk);
         }
-        word.store(u64::from_le_bytes(value), std::sync::atomic::Ordering::Relaxed);
+        word.store(u64::from_le_bytes(value), Relaxed);
     }
 }
 
 /// The text that was stored; anything that is not UTF-8 is replaced.
 pub fn load_text(words: &[Cell]) -> String {
     let bytes: Vec<u8> =
-        words.iter().flat_map(|w| w.load(std::sync::atomic::Ordering::Relaxed).to_le_bytes()).collect();
+        words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
@@ -300,5 +335,37 @@ impl Collective {
             .into_iter()
             .chain(&self.op.0)
             .chain([&self.start_ticks, &self.end_ticks, &self.bytes, &self.file_ticks, &self.file_bytes])
+    }
+}
+
+impl Series {
+    pub fn cells(&self, write: bool) -> &[Cell; SERIES_BINS] {
+        if write { &self.bytes_written } else { &self.bytes_read }
+    }
+}
+
+impl Burst {
+    /// Becomes the burst that `other` is, but for its amounts.
+    pub fn move_times(&self, other: &Burst) {
+        for (to, from) in [
+            (&self.start_ticks, &other.start_ticks),
+            (&self.end_ticks, &other.end_ticks),
+            (&self.marked, &other.marked),
+        ] {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Takes over the amounts of another burst.
+    pub fn take_amounts(&self, other: &Burst) {
+        for (to, from) in [
+            (&self.bytes_read, &other.bytes_read),
+            (&self.bytes_written, &other.bytes_written),
+            (&self.wait_ticks, &other.wait_ticks),
+            (&self.calls, &other.calls),
+        ] {
+            let amount = from.swap(0, Relaxed);
+            to.fetch_add(amount, Relaxed);
+        }
     }
 }

@@ -17,6 +17,7 @@ pub mod phases;
 pub mod profile;
 pub mod record;
 mod spread;
+pub mod tally;
 mod time;
 mod totals;
 

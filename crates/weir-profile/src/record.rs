@@ -9,10 +9,12 @@ use crate::counters::Module;
 use crate::error::Error;
 use crate::layout::{self, *};
 use crate::phases::Span;
+use crate::tally;
 use std::fs::File;
 use std::io::Read;
-use std::mem::{offset_of, size_of};
+use std::mem::size_of;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// No job has more ranks; a larger number is damage, and must not become a list of that length.
 const MAX_NPROCS: u64 = 1 << 22;
@@ -50,30 +52,46 @@ impl Clock {
     }
 }
 
-/// Words of a record at byte offsets that were checked when it was read.
-struct Words<'a>(&'a [u8]);
+/// A copy of a record's words, seen through the structs of the layout.
+struct Words(Vec<Cell>);
 
-impl Words<'_> {
-    fn at(&self, offset: usize) -> u64 {
-        let mut word = [0; 8];
-        word.copy_from_slice(&self.0[offset..offset + 8]);
-        u64::from_ne_bytes(word)
+impl Words {
+    fn new(bytes: &[u8]) -> Words {
+        let word = |chunk: &[u8]| {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            Cell::new(u64::from_ne_bytes(word))
+        };
+        Words(bytes.chunks_exact(8).map(word).collect())
     }
 
-    /// Text up to its first zero byte.
-    fn text(&self, offset: usize, words: usize) -> String {
-        let bytes = &self.0[offset..offset + 8 * words];
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    /// A struct of the layout at a byte offset; `None` when the record ends before it does.
+    fn at<T: Words64>(&self, offset: usize) -> Option<&T> {
+        let words = self.0.get(offset / 8..)?;
+        // SAFETY: `T` is made of words only (`Words64`), so every value is valid and the alignment is a
+        // word's; the words it covers are there.
+        (offset.is_multiple_of(8) && words.len() >= size_of::<T>() / 8)
+            .then(|| unsafe { &*words.as_ptr().cast::<T>() })
     }
+}
 
-    fn clock_reading(&self, offset: usize) -> [u64; 3] {
-        [
-            self.at(offset + offset_of!(ClockReading, ticks)),
-            self.at(offset + offset_of!(ClockReading, monotonic_ns)),
-            self.at(offset + offset_of!(ClockReading, realtime_ns)),
-        ]
-    }
+/// # Safety
+///
+/// A `repr(C)` struct of nothing but [`Cell`]s.
+unsafe trait Words64 {}
+// SAFETY: see their definitions.
+unsafe impl Words64 for Header {}
+// SAFETY: as above.
+unsafe impl Words64 for Lane {}
+// SAFETY: as above.
+unsafe impl Words64 for Block {}
+
+fn load(cell: &Cell) -> u64 {
+    cell.load(Relaxed)
+}
+
+fn reading(clock: &ClockReading) -> [u64; 3] {
+    [load(&clock.ticks), load(&clock.monotonic_ns), load(&clock.realtime_ns)]
 }
 
 /// What was dropped by one process.
@@ -123,20 +141,17 @@ impl Head {
         let file = File::open(path).map_err(|error| Error::new(path, error))?;
         let length = file.metadata().map_err(|error| Error::new(path, error))?.len();
         file.take(LANE_OFFSET as u64).read_to_end(&mut bytes).map_err(|error| Error::new(path, error))?;
-        Head::parse(&bytes, length).map_err(|what| Error::new(path, what))
+        Head::parse(&Words::new(&bytes), length).map_err(|what| Error::new(path, what))
     }
 
     /// Checks and copies the header of a record of `length` bytes.
-    fn parse(bytes: &[u8], length: u64) -> Result<Head, String> {
-        if bytes.len() < 8 {
-            return Err(format!("not a Weir record: {} bytes long", bytes.len()));
-        }
-        let words = Words(bytes);
-        check_magic(words.at(0))?;
-        if length < BLOCKS_OFFSET as u64 || bytes.len() < LANE_OFFSET {
-            return Err(format!("truncated record: {length} bytes of at least {BLOCKS_OFFSET}"));
-        }
-        let blocks = words.at(offset_of!(Header, blocks));
+    fn parse(words: &Words, length: u64) -> Result<Head, String> {
+        let magic = words.0.first().ok_or_else(|| format!("not a Weir record: {length} bytes long"))?;
+        check_magic(load(magic))?;
+        let header = words.at::<Header>(0).filter(|_| length >= BLOCKS_OFFSET as u64);
+        let header =
+            header.ok_or_else(|| format!("truncated record: {length} bytes of at least {BLOCKS_OFFSET}"))?;
+        let blocks = load(&header.blocks);
         let needed_bytes = blocks.saturating_mul(BLOCK_BYTES as u64).saturating_add(BLOCKS_OFFSET as u64);
         if needed_bytes > MAX_RECORD_BYTES {
             return Err(format!("damaged record: {blocks} blocks are more than a record can hold"));
@@ -144,49 +159,49 @@ impl Head {
         if needed_bytes > length {
             return Err(format!("truncated record: {length} bytes of {needed_bytes} ({blocks} blocks)"));
         }
-        let (rank, nprocs) = (words.at(offset_of!(Header, rank)), words.at(offset_of!(Header, nprocs)));
+        let (rank, nprocs) = (load(&header.rank), load(&header.nprocs));
         if nprocs == 0 || nprocs > MAX_NPROCS || rank >= nprocs {
             return Err(format!("damaged record: rank {rank} of {nprocs} processes"));
         }
-        Head::copy(&words, blocks, rank, nprocs)
+        Head::copy(header)
     }
 
-    fn copy(words: &Words<'_>, blocks: u64, rank: u64, nprocs: u64) -> Result<Head, String> {
-        let first = words.clock_reading(offset_of!(Header, clock_first));
-        let last = words.clock_reading(offset_of!(Header, clock_last));
+    fn copy(header: &Header) -> Result<Head, String> {
+        let (first, last) = (reading(&header.clock_first), reading(&header.clock_last));
         let clock = Clock::new(first, last);
-        let end_ticks = words.at(offset_of!(Header, end_ticks));
+        let end_ticks = load(&header.end_ticks);
         let start_ns = first[2];
         let end_ns = clock.moment_ns(if end_ticks != 0 { end_ticks } else { last[0].max(first[0]) });
+        let dropped = &header.dropped;
         Ok(Head {
-            pid: words.at(offset_of!(Header, pid)),
-            rank,
-            nprocs,
-            abi: abi_of(words.at(offset_of!(Header, abi)))?,
-            ended: ended_of(words.at(offset_of!(Header, ended)))?,
-            end_code: words.at(offset_of!(Header, end_code)) as i32,
-            blocks,
-            fuse_blown: words.at(offset_of!(Header, fuse_blown)) != 0,
-            phase_gap_ns: words.at(offset_of!(Header, phase_gap_ns)),
-            spawned: words.at(offset_of!(Header, spawned)) != 0,
+            pid: load(&header.pid),
+            rank: load(&header.rank),
+            nprocs: load(&header.nprocs),
+            abi: abi_of(load(&header.abi))?,
+            ended: ended_of(load(&header.ended))?,
+            end_code: load(&header.end_code) as i32,
+            blocks: load(&header.blocks),
+            fuse_blown: load(&header.fuse_blown) != 0,
+            phase_gap_ns: load(&header.phase_gap_ns),
+            spawned: load(&header.spawned) != 0,
             dropped: Dropped {
-                files: words.at(offset_of!(Header, dropped.files)),
-                bursts: words.at(offset_of!(Header, dropped.bursts)),
-                collectives: words.at(offset_of!(Header, dropped.collectives)),
-                requests: words.at(offset_of!(Header, dropped.requests)),
-                handles: words.at(offset_of!(Header, dropped.handles)),
+                files: load(&dropped.files),
+                bursts: load(&dropped.bursts),
+                collectives: load(&dropped.collectives),
+                requests: load(&dropped.requests),
+                handles: load(&dropped.handles),
             },
             clock,
             start_ns,
             end_ns: end_ns.max(start_ns),
             end_known: end_ticks != 0,
-            generation: words.at(offset_of!(Header, generation)),
-            host: words.text(offset_of!(Header, host), size_of::<Text<8>>() / 8),
-            application: words.text(offset_of!(Header, application), 16),
-            job: words.text(offset_of!(Header, job), 16),
-            mpi: words.text(offset_of!(Header, mpi), 32),
-            weir_version: words.text(offset_of!(Header, weir_version), 4),
-            note: words.text(offset_of!(Header, note), 32),
+            generation: load(&header.generation),
+            host: header.host.get(),
+            application: header.application.get(),
+            job: header.job.get(),
+            mpi: header.mpi.get(),
+            weir_version: header.weir_version.get(),
+            note: header.note.get(),
         })
     }
 }
@@ -262,10 +277,10 @@ pub struct Counters {
     pub words: [u64; COUNTERS_PER_BLOCK],
 }
 
-/// A whole record.
+/// A whole record, with what its process had not yet counted.
 pub struct Record {
     pub head: Head,
-    bytes: Vec<u8>,
+    words: Words,
 }
 
 impl Record {
@@ -276,177 +291,170 @@ impl Record {
         File::open(path)
             .and_then(|file| file.take(used_bytes).read_to_end(&mut bytes))
             .map_err(|error| Error::new(path, error))?;
-        Record::parse(bytes).map_err(|what| Error::new(path, what))
+        Record::parse(&bytes).map_err(|what| Error::new(path, what))
     }
 
     /// Checks a record that is already in memory.
-    pub fn parse(bytes: Vec<u8>) -> Result<Record, String> {
-        let mut head = Head::parse(&bytes, bytes.len() as u64)?;
-        let words = Words(&bytes);
-        for lane in (0..LANES).map(|lane| LANE_OFFSET + lane * LANE_BYTES) {
-            let bursts = words.at(lane + offset_of!(Lane, bursts.count));
-            if bursts > BURSTS as u64 {
-                return Err(format!("damaged record: {bursts} bursts, {BURSTS} at most"));
-            }
-            let collectives = words.at(lane + offset_of!(Lane, collectives.count));
-            if collectives > COLLECTIVES as u64 {
-                return Err(format!("damaged record: {collectives} collectives, {COLLECTIVES} at most"));
-            }
-            let shift = words.at(lane + offset_of!(Lane, series.shift));
-            if shift >= 56 {
-                return Err(format!("damaged record: series bins of 2^{shift} ticks"));
-            }
+    pub fn parse(bytes: &[u8]) -> Result<Record, String> {
+        let words = Words::new(bytes);
+        let head = Head::parse(&words, bytes.len() as u64)?;
+        let mut record = Record { head, words };
+        for lane in (0..LANES).map(|lane| record.lane(lane)) {
+            check_lane(lane)?;
         }
-        let mut record = Record { head: head.clone(), bytes };
-        if !head.end_known {
+        record.settle();
+        if !record.head.end_known {
             // A process that was killed was alive at least until its last I/O.
             let last_io_ns =
                 (0..LANES).flat_map(|lane| record.bursts(lane)).map(|burst| burst.span.end_ns).max();
-            head.end_ns = head.end_ns.max(last_io_ns.unwrap_or(0));
-            record.head = head;
+            record.head.end_ns = record.head.end_ns.max(last_io_ns.unwrap_or(0));
         }
         Ok(record)
     }
 
-    fn words(&self) -> Words<'_> {
-        Words(&self.bytes)
+    /// Does for the copy what the process does when a run of like calls ends.
+    fn settle(&self) {
+        for lane in (0..LANES).map(|lane| self.lane(lane)) {
+            for (kind, run) in lane.runs.iter().enumerate() {
+                let belongs =
+                    |block: &&Block| load(&block.kind) == KIND_MODULE + tally::KINDS[kind].module as u64;
+                let block = usize::try_from(load(&run.block)).ok().and_then(|index| self.block(index));
+                if let Some(block) = block.filter(belongs) {
+                    tally::flush_run(kind, lane, block);
+                }
+            }
+            tally::flush_pending(lane);
+        }
+        self.blocks().for_each(tally::settle_block);
     }
 
-    fn lane(lane: usize) -> usize {
-        LANE_OFFSET + lane * LANE_BYTES
+    fn lane(&self, lane: usize) -> &Lane {
+        // Both lanes lie before the blocks, and `Head::parse` saw that the record reaches those.
+        self.words.at(LANE_OFFSET + lane * LANE_BYTES).expect("the record holds its lanes")
+    }
+
+    fn block(&self, index: usize) -> Option<&Block> {
+        let offset = index.checked_mul(BLOCK_BYTES)?.checked_add(BLOCKS_OFFSET)?;
+        (index < self.head.blocks as usize).then(|| self.words.at(offset))?
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        (0..self.head.blocks as usize).filter_map(|index| self.block(index))
     }
 
     /// Non-empty bins of a histogram of sizes: bin and count.
     pub fn size_bins(&self, lane: usize, histogram: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.bins(lane, histogram, offset_of!(Histogram, size_bytes))
+        used_bins(&self.lane(lane).histograms[histogram].size_bytes)
     }
 
     /// Non-empty bins of a histogram of latencies, in ticks: bin and count.
     pub fn latency_bins(&self, lane: usize, histogram: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.bins(lane, histogram, offset_of!(Histogram, latency_ticks))
-    }
-
-    fn bins(&self, lane: usize, histogram: usize, field: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let base =
-            Self::lane(lane) + offset_of!(Lane, histograms) + histogram * size_of::<Histogram>() + field;
-        (0..BINS).map(move |bin| (bin, self.words().at(base + 8 * bin))).filter(|(_, count)| *count != 0)
+        used_bins(&self.lane(lane).histograms[histogram].latency_ticks)
     }
 
     /// Non-empty bins of the series.
     pub fn series(&self, lane: usize) -> impl Iterator<Item = SeriesBin> + '_ {
-        let words = self.words();
-        let base = Self::lane(lane) + offset_of!(Lane, series);
-        let shift = words.at(base + offset_of!(Series, shift));
-        let clock = self.head.clock;
-        (0..SERIES_BINS as u64).filter_map(move |bin| {
-            let bytes_read = words.at(base + offset_of!(Series, bytes_read) + 8 * bin as usize);
-            let bytes_written = words.at(base + offset_of!(Series, bytes_written) + 8 * bin as usize);
-            let edge_ns = |bin: u64| clock.moment_ns(clock.first_ticks.wrapping_add(bin << shift));
-            let used = bytes_read != 0 || bytes_written != 0;
-            used.then(|| SeriesBin {
-                start_ns: edge_ns(bin),
-                end_ns: edge_ns(bin + 1),
-                bytes_read,
-                bytes_written,
-            })
-        })
+        let series = &self.lane(lane).series;
+        let (shift, clock) = (load(&series.shift), self.head.clock);
+        let edge_ns = move |bin: u64| clock.moment_ns(clock.first_ticks.wrapping_add(bin << shift));
+        series.bytes_read.iter().zip(&series.bytes_written).zip(0u64..).filter_map(
+            move |((read, written), bin)| {
+                let (bytes_read, bytes_written) = (load(read), load(written));
+                let used = bytes_read != 0 || bytes_written != 0;
+                used.then(|| SeriesBin {
+                    start_ns: edge_ns(bin),
+                    end_ns: edge_ns(bin + 1),
+                    bytes_read,
+                    bytes_written,
+                })
+            },
+        )
     }
 
     /// Below this gap two calls of the process were one burst.
     pub fn burst_gap_ns(&self, lane: usize) -> u64 {
-        self.head.clock.duration_ns(self.words().at(Self::lane(lane) + offset_of!(Lane, bursts.gap_ticks)))
+        self.head.clock.duration_ns(load(&self.lane(lane).bursts.gap_ticks))
     }
 
     pub fn bursts(&self, lane: usize) -> impl Iterator<Item = Burst> + '_ {
-        let words = self.words();
-        let clock = self.head.clock;
-        let base = Self::lane(lane) + offset_of!(Lane, bursts);
-        let count = words.at(base + offset_of!(Bursts, count)) as usize;
-        (0..count).map(move |index| {
-            let at = base + offset_of!(Bursts, list) + index * size_of::<layout::Burst>();
-            let field = |offset: usize| words.at(at + offset);
-            let start_ns = clock.moment_ns(field(offset_of!(layout::Burst, start_ticks)));
-            let end_ns = clock.moment_ns(field(offset_of!(layout::Burst, end_ticks))).max(start_ns);
+        let (bursts, clock) = (&self.lane(lane).bursts, self.head.clock);
+        bursts.list[..load(&bursts.count) as usize].iter().map(move |burst| {
+            let start_ns = clock.moment_ns(load(&burst.start_ticks));
+            let end_ns = clock.moment_ns(load(&burst.end_ticks)).max(start_ns);
             let span = Span {
                 start_ns,
                 end_ns,
-                bytes_read: field(offset_of!(layout::Burst, bytes_read)),
-                bytes_written: field(offset_of!(layout::Burst, bytes_written)),
-                wait_ns: clock
-                    .duration_ns(field(offset_of!(layout::Burst, wait_ticks)))
-                    .min(end_ns - start_ns),
-                calls: field(offset_of!(layout::Burst, calls)),
+                bytes_read: load(&burst.bytes_read),
+                bytes_written: load(&burst.bytes_written),
+                wait_ns: clock.duration_ns(load(&burst.wait_ticks)).min(end_ns - start_ns),
+                calls: load(&burst.calls),
             };
-            Burst { span, marked: field(offset_of!(layout::Burst, marked)) }
+            Burst { span, marked: load(&burst.marked) }
         })
     }
 
     pub fn slowest(&self, lane: usize) -> impl Iterator<Item = Slow> + '_ {
-        let words = self.words();
         let clock = self.head.clock;
-        (0..SLOWEST).filter_map(move |index| {
-            let at = Self::lane(lane) + offset_of!(Lane, slowest) + index * size_of::<layout::Slow>();
-            let field = |offset: usize| words.at(at + offset);
-            let duration_ticks = field(offset_of!(layout::Slow, duration_ticks));
-            (duration_ticks != 0).then(|| Slow {
-                duration_ns: clock.duration_ns(duration_ticks),
-                start_ns: clock.moment_ns(field(offset_of!(layout::Slow, start_ticks))),
-                bytes: field(offset_of!(layout::Slow, bytes)),
-                file: field(offset_of!(layout::Slow, file)),
-                op: words.text(at + offset_of!(layout::Slow, op), 4),
-            })
+        let used = |slow: &&layout::Slow| load(&slow.duration_ticks) != 0;
+        self.lane(lane).slowest.iter().filter(used).map(move |slow| Slow {
+            duration_ns: clock.duration_ns(load(&slow.duration_ticks)),
+            start_ns: clock.moment_ns(load(&slow.start_ticks)),
+            bytes: load(&slow.bytes),
+            file: load(&slow.file),
+            op: slow.op.get(),
         })
     }
 
     pub fn collectives(&self, lane: usize) -> impl Iterator<Item = Collective> + '_ {
-        let words = self.words();
-        let clock = self.head.clock;
-        let base = Self::lane(lane) + offset_of!(Lane, collectives);
-        let count = words.at(base + offset_of!(Collectives, count)) as usize;
-        (0..count).map(move |index| {
-            let at = base + offset_of!(Collectives, list) + index * size_of::<layout::Collective>();
-            let field = |offset: usize| words.at(at + offset);
-            let start_ns = clock.moment_ns(field(offset_of!(layout::Collective, start_ticks)));
-            let end_ns = clock.moment_ns(field(offset_of!(layout::Collective, end_ticks))).max(start_ns);
+        let (collectives, clock) = (&self.lane(lane).collectives, self.head.clock);
+        collectives.list[..load(&collectives.count) as usize].iter().map(move |call| {
+            let start_ns = clock.moment_ns(load(&call.start_ticks));
+            let end_ns = clock.moment_ns(load(&call.end_ticks)).max(start_ns);
             Collective {
-                sequence: field(offset_of!(layout::Collective, sequence)),
-                file: field(offset_of!(layout::Collective, file)),
-                op: words.text(at + offset_of!(layout::Collective, op), 4),
+                sequence: load(&call.sequence),
+                file: load(&call.file),
+                op: call.op.get(),
                 start_ns,
                 end_ns,
-                bytes: field(offset_of!(layout::Collective, bytes)),
-                file_ns: clock
-                    .duration_ns(field(offset_of!(layout::Collective, file_ticks)))
-                    .min(end_ns - start_ns),
-                file_bytes: field(offset_of!(layout::Collective, file_bytes)),
+                bytes: load(&call.bytes),
+                file_ns: clock.duration_ns(load(&call.file_ticks)).min(end_ns - start_ns),
+                file_bytes: load(&call.file_bytes),
             }
         })
     }
 
     /// Index and name of every file.
     pub fn names(&self) -> impl Iterator<Item = (u64, String)> + '_ {
-        let words = self.words();
-        self.blocks(|kind| kind == KIND_NAME).map(move |at| {
-            let name = words.text(at + offset_of!(Block, words), COUNTERS_PER_BLOCK);
-            (words.at(at + offset_of!(Block, file)), name)
-        })
+        let names = self.blocks().filter(|block| load(&block.kind) == KIND_NAME);
+        names.map(|block| (load(&block.file), load_text(&block.words)))
     }
 
-    /// Counters of every file, module and lane.
+    /// Counters of every file, module and lane. A block of no kind is one its process did not live to fill.
     pub fn counters(&self) -> impl Iterator<Item = Counters> + '_ {
-        let words = self.words();
-        let is_module = |kind: u64| Module::ALL.iter().any(|module| KIND_MODULE + *module as u64 == kind);
-        self.blocks(is_module).map(move |at| Counters {
-            file: words.at(at + offset_of!(Block, file)),
-            module: Module::ALL[(words.at(at + offset_of!(Block, kind)) - KIND_MODULE) as usize],
-            words: std::array::from_fn(|index| words.at(at + offset_of!(Block, words) + 8 * index)),
+        self.blocks().filter_map(|block| {
+            let kind = load(&block.kind);
+            let module = Module::ALL.into_iter().find(|module| KIND_MODULE + *module as u64 == kind)?;
+            Some(Counters { file: load(&block.file), module, words: block.words.each_ref().map(load) })
         })
     }
+}
 
-    /// Offsets of the blocks of a kind. A block of no kind is one its process did not live to fill.
-    fn blocks(&self, wanted: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
-        (0..self.head.blocks as usize)
-            .map(|block| BLOCKS_OFFSET + block * BLOCK_BYTES)
-            .filter(move |at| wanted(self.words().at(at + offset_of!(Block, kind))))
+fn check_lane(lane: &Lane) -> Result<(), String> {
+    let bursts = load(&lane.bursts.count);
+    if bursts > BURSTS as u64 {
+        return Err(format!("damaged record: {bursts} bursts, {BURSTS} at most"));
     }
+    let collectives = load(&lane.collectives.count);
+    if collectives > COLLECTIVES as u64 {
+        return Err(format!("damaged record: {collectives} collectives, {COLLECTIVES} at most"));
+    }
+    let shift = load(&lane.series.shift);
+    if shift >= 56 {
+        return Err(format!("damaged record: series bins of 2^{shift} ticks"));
+    }
+    Ok(())
+}
+
+fn used_bins(bins: &[Cell; BINS]) -> impl Iterator<Item = (usize, u64)> + '_ {
+    bins.iter().map(load).enumerate().filter(|(_, count)| *count != 0)
 }

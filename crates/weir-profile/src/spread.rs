@@ -52,18 +52,21 @@ impl Histograms {
     }
 }
 
+/// The last bins hold what no call can be: they count at this value.
+const HIGHEST: u64 = 1 << 60;
+
 /// Quantiles of binned values; `unit` turns a value into the profile's unit.
 fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
     let used: Vec<usize> = (0..BINS).filter(|bin| bins[*bin] != 0).collect();
     let (Some(first), Some(last)) = (used.first(), used.last()) else { return Distribution::default() };
-    let max = if bin_start(last + 1) - bin_start(*last) > 1 { bin_start(last + 1) } else { bin_start(*last) };
+    let max = if last + 1 < BINS { bin_start(last + 1) - 1 } else { HIGHEST };
     // Two digits are finer than the bins. The bounds are valid, so this cannot fail.
-    let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, max.max(2), 2) else {
+    let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, max.clamp(2, HIGHEST), 2) else {
         return Distribution::default();
     };
     for bin in &used {
         // Counts of damaged records must not overflow the sums of quantiles.
-        histogram.saturating_record_n(bin_middle(*bin), bins[*bin].min(1 << 48));
+        histogram.saturating_record_n(bin_middle(*bin).min(HIGHEST), bins[*bin].min(1 << 48));
     }
     let quantile = |q: f64| unit(histogram.value_at_quantile(q).min(max));
     Distribution {

@@ -20,16 +20,17 @@ fn sound() -> Builder {
     record.counters(file, Module::Mpiio, 0, &[(mpiio::MPIIO_INDEP_WRITES, 1)]);
     record.burst(0, 1.0, 2.0, 100, 0.1, 0).burst(0, 3.0, 4.0, 100, 0.0, 1).slow(0, file, "write", 1.0, 0.5);
     record.collective(file, 1, 1.0, 2.0, 0.5).series(0, 3, 100).calls(Module::Mpiio, 1, 1, 100, 0.5);
+    record.run(1, 100, 1);
     record
 }
 
 fn reason(record: &mut Builder) -> String {
-    Record::parse(record.bytes()).err().expect("a reason")
+    Record::parse(&record.bytes()).err().expect("a reason")
 }
 
 #[test]
 fn each_damage_has_its_reason() {
-    assert!(Record::parse(sound().bytes()).is_ok());
+    assert!(Record::parse(&sound().bytes()).is_ok());
     let header = |offset: usize, value: u64| reason(sound().set(offset, value));
     assert_eq!(header(0, 7), "not a Weir record: wrong first word");
     let newer = MAGIC + (1 << 56);
@@ -50,7 +51,7 @@ fn each_damage_has_its_reason() {
         "damaged record: 257 collectives, 256 at most"
     );
     assert_eq!(lane(offset_of!(Lane, series.shift), 64), "damaged record: series bins of 2^64 ticks");
-    assert_eq!(Record::parse(Vec::new()).err().unwrap(), "not a Weir record: 0 bytes long");
+    assert_eq!(Record::parse(&[]).err().unwrap(), "not a Weir record: 0 bytes long");
 }
 
 #[test]
@@ -156,5 +157,14 @@ proptest! {
         }
         record.set(lane_at(0) + offset_of!(Lane, bursts.count), 8);
         merge_beside_a_sound_one("bursts", &record.bytes());
+    }
+
+    #[test]
+    fn overwritten_runs(words in prop::collection::vec((0usize..64, prop_oneof![any::<u64>(), 0u64..4]), 1..20)) {
+        let mut record = sound();
+        for (word, value) in words {
+            record.set(lane_at(0) + 8 * word, value);
+        }
+        merge_beside_a_sound_one("runs", &record.bytes());
     }
 }

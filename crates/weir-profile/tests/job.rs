@@ -11,6 +11,7 @@ use weir_profile::counters::{Module, mpiio, posix};
 use weir_profile::job::{find, merge_folder};
 use weir_profile::layout::{Ended, Header};
 use weir_profile::profile::{Fate, Profile, Value};
+use weir_profile::tally::POSIX_BY_APP;
 use weir_profile::{Error, finish_job};
 
 const SCHEMA: &str = include_str!("../../../docs/profile.schema.json");
@@ -173,6 +174,29 @@ fn threads_of_one_rank_add_up() {
 }
 
 #[test]
+fn what_a_killed_process_had_not_yet_counted_is_counted() {
+    let scratch = Scratch::new("pending");
+    let mut record = Builder::new(0, 1);
+    let file = record.file("/data/log");
+    let counters =
+        [(posix::POSIX_WRITES, 3), (posix::POSIX_BYTES_WRITTEN, 300), (posix::POSIX_LAST_READ_END, u64::MAX)];
+    record.counters(file, Module::Posix, 0, &counters);
+    record.burst(0, 1.0, 2.0, 300, 0.0, 0).series(0, 15, 300).ended(Ended::Running, 0, 1.0);
+    record.run(POSIX_BY_APP + 1, 1000, 7).pending(7000, 7, 4.0, 45).write(&scratch.job());
+    let profile = finish(&scratch).unwrap();
+    assert_eq!(count(&profile, "POSIX", "POSIX_WRITES"), 10);
+    assert_eq!(count(&profile, "POSIX", "POSIX_BYTES_WRITTEN"), 7300);
+    assert_eq!(count(&profile, "POSIX", "POSIX_SIZE_WRITE_100_1K"), 7);
+    assert_eq!(count(&profile, "POSIX", "POSIX_MAX_BYTE_READ"), 0);
+    assert_eq!(profile.histograms["POSIX"].write.size_bytes.count, 7);
+    let phase = &profile.phases.list[0];
+    assert_eq!((phase.bytes_written, phase.calls, phase.end_s), (7300, 8, 4.0));
+    assert_eq!(profile.series.bytes_written.iter().sum::<u64>(), 7300);
+    assert_eq!(profile.job.duration_s, 4.0, "it lived until its last I/O");
+    assert_eq!(profile.job.ended, "killed: rank 0");
+}
+
+#[test]
 fn every_end_has_its_name() {
     let scratch = Scratch::new("ends");
     let ends = [
@@ -225,6 +249,12 @@ fn a_fault_of_one_rank_is_the_cause_when_the_launcher_kills_the_rest() {
     }
     let merged = merge_folder(&scratch.job(), false).unwrap();
     assert_eq!(merged.profile.job.ended, "signalled: rank 2, SIGSEGV");
+    checkpointing(2, 4).ended(Ended::Exited, 3, 9.0).write(&scratch.job());
+    let merged = merge_folder(&scratch.job(), false).unwrap();
+    assert_eq!(merged.profile.job.ended, "exited: rank 2, code 3");
+    checkpointing(2, 4).ended(Ended::Running, 0, 9.0).write(&scratch.job());
+    let merged = merge_folder(&scratch.job(), false).unwrap();
+    assert_eq!(merged.profile.job.ended, "killed: 4 of 4 ranks");
 }
 
 #[test]

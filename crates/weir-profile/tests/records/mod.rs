@@ -141,6 +141,26 @@ impl Builder {
             .set(at + offset_of!(Burst, marked), marked)
     }
 
+    /// Calls alike that the process has not yet moved into the counters of its last block.
+    pub fn run(&mut self, kind: usize, bytes: u64, calls: u64) -> &mut Self {
+        let block = self.get(offset_of!(Header, blocks)) - 1;
+        let at = lane_at(0) + offset_of!(Lane, runs) + kind * size_of::<Run>();
+        self.set(at + offset_of!(Run, address), 0xdead_beef)
+            .set(at + offset_of!(Run, bytes), bytes)
+            .set(at + offset_of!(Run, calls), calls)
+            .set(at + offset_of!(Run, block), block)
+    }
+
+    /// Bytes written that are not yet in the last burst, which lasts until `to_s`, nor in the series.
+    pub fn pending(&mut self, written: u64, calls: u64, to_s: f64, bin: u64) -> &mut Self {
+        let gap = self.get(lane_at(0) + offset_of!(Lane, bursts.gap_ticks));
+        self.set(lane_at(0) + offset_of!(Lane, pending.bytes_written), written)
+            .set(lane_at(0) + offset_of!(Lane, pending.calls), calls)
+            .set(lane_at(0) + offset_of!(Lane, pending.bin), bin)
+            .set(lane_at(0) + offset_of!(Lane, bursts.active_gap_ticks), gap)
+            .set(lane_at(0) + offset_of!(Lane, bursts.deadline_ticks), ticks(to_s) + gap)
+    }
+
     pub fn slow(&mut self, index: usize, file: u64, op: &str, at_s: f64, duration_s: f64) -> &mut Self {
         let at = lane_at(0) + offset_of!(Lane, slowest) + index * size_of::<Slow>();
         self.set(at + offset_of!(Slow, duration_ticks), duration(duration_s))

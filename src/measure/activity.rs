@@ -1,0 +1,234 @@
+//! When the program does I/O: bursts, from which phases are found, and the series of bytes over time.
+//!
+//! The owner only adds to what is pending; it goes into the burst and the bin of the series when either
+//! of them changes. Other threads add to the burst and the bin themselves.
+
+use super::lane::{Access, Own, Shared, words};
+use super::record;
+use crate::clock::{self, Moment};
+use crate::lifecycle;
+use std::sync::atomic::Ordering::Relaxed;
+use weir_profile::layout::*;
+use weir_profile::tally;
+
+/// Pauses up to this long never end a burst; it doubles when there are more bursts than places.
+const FIRST_GAP_NS: f64 = 1e6;
+/// A bin of the series covers about this long at first.
+const FIRST_BIN_NS: f64 = 1e6;
+/// No pause ends a marked phase. Far from where adding a moment to it would overflow.
+const NO_GAP_TICKS: u64 = 1 << 62;
+
+/// A fresh lane. How fast the clock ticks is known roughly; that is good enough for both.
+pub(super) fn begin(lane: &Lane) {
+    let ticks_per_ns = lifecycle::armed_at().ticks_per_ns(Moment::now());
+    let gap = (FIRST_GAP_NS * ticks_per_ns) as u64;
+    lane.bursts.gap_ticks.store(gap, Relaxed);
+    lane.bursts.active_gap_ticks.store(gap, Relaxed);
+    let bin = (FIRST_BIN_NS * ticks_per_ns) as u64;
+    lane.series.shift.store(bin.max(2).ilog2().into(), Relaxed);
+}
+
+/// The owner's burst and bin, both of which a call belongs to.
+pub(crate) struct Activity(&'static Lane);
+
+impl Activity {
+    /// `None` when the burst or the bin changes with the call.
+    #[inline(always)]
+    pub(super) fn continues(start: u64, end: u64) -> Option<Activity> {
+        let lane = words::<Own>();
+        let within = start <= lane.bursts.deadline_ticks.load(Relaxed) && end < Own::state().bin_end.load(Relaxed);
+        within.then_some(Activity(lane))
+    }
+
+    #[inline(always)]
+    pub(super) fn note(&self, write: bool, end: u64, bytes: u64) {
+        let Lane { bursts, pending, .. } = self.0;
+        bursts.deadline_ticks.store(end.wrapping_add(bursts.active_gap_ticks.load(Relaxed)), Relaxed);
+        Own::add(&pending.calls, 1);
+        Own::add(if write { &pending.bytes_written } else { &pending.bytes_read }, bytes);
+    }
+}
+
+/// The owner did something.
+pub(super) fn own(write: bool, start: u64, end: u64, bytes: u64) {
+    match Activity::continues(start, end) {
+        Some(activity) => activity.note(write, end, bytes),
+        None => own_changes(write, start, end, bytes),
+    }
+}
+
+/// The owner's burst or bin changes with this call.
+#[cold]
+#[inline(never)]
+fn own_changes(write: bool, start: u64, end: u64, bytes: u64) {
+    let lane = words::<Own>();
+    let bursts = &lane.bursts;
+    tally::flush_pending(lane);
+    if start > bursts.deadline_ticks.load(Relaxed) {
+        open(lane, start, 0);
+    }
+    bursts.deadline_ticks.store(end.saturating_add(bursts.active_gap_ticks.load(Relaxed)), Relaxed);
+    add_to_burst(current(bursts), write, bytes);
+    let (bin, bin_end) = spread_over_bins(&lane.series, write, start, end, bytes);
+    lane.pending.bin.store(bin, Relaxed);
+    Own::state().bin_end.store(bin_end, Relaxed);
+}
+
+/// A thread without a lane of its own did something.
+pub(super) fn shared(write: bool, start: u64, end: u64, bytes: u64) {
+    let lane = words::<Shared>();
+    let bursts = &lane.bursts;
+    let gap = bursts.active_gap_ticks.load(Relaxed);
+    let is_over = || {
+        let burst = current(bursts);
+        bursts.count.load(Relaxed) == 0 || start.saturating_sub(burst.end_ticks.load(Relaxed)) > gap
+    };
+    if is_over() {
+        let _guard = Shared::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+        if is_over() {
+            open(lane, start, 0);
+        }
+    }
+    let burst = current(bursts);
+    burst.end_ticks.fetch_max(end, Relaxed);
+    add_to_burst(burst, write, bytes);
+
+    let zero = record::start_ticks();
+    let shift = lane.series.shift.load(Relaxed) & 63;
+    let (first, last) = (start.saturating_sub(zero) >> shift, end.saturating_sub(zero) >> shift);
+    match lane.series.cells(write).get(last as usize) {
+        Some(cell) if first == last => _ = cell.fetch_add(bytes, Relaxed),
+        _ => {
+            let _guard = Shared::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+            spread_over_bins(&lane.series, write, start, end, bytes);
+        }
+    }
+}
+
+/// The burst that is under way; the first place of the list before there is one.
+fn current(bursts: &Bursts) -> &Burst {
+    let last = (bursts.count.load(Relaxed) as usize).saturating_sub(1);
+    &bursts.list[last.min(BURSTS - 1)]
+}
+
+fn add_to_burst(burst: &Burst, write: bool, bytes: u64) {
+    burst.calls.fetch_add(1, Relaxed);
+    if write { &burst.bytes_written } else { &burst.bytes_read }.fetch_add(bytes, Relaxed);
+}
+
+/// Opens the next burst, `marked` when the program said so; makes room if there is none.
+fn open(lane: &Lane, start: u64, marked: u64) {
+    let bursts = &lane.bursts;
+    if bursts.count.load(Relaxed) as usize >= BURSTS {
+        join(bursts);
+    }
+    let count = bursts.count.load(Relaxed) as usize;
+    // Bytes that another thread added late to what was here before are kept: nothing is lost.
+    let burst = &bursts.list[count.min(BURSTS - 1)];
+    burst.start_ticks.store(start, Relaxed);
+    burst.end_ticks.store(start, Relaxed);
+    burst.marked.store(marked, Relaxed);
+    bursts.count.store(count as u64 + 1, Relaxed);
+    record::with_header(|header| Moment::now().store(&header.clock_last));
+}
+
+/// The list is full: the pause that separates bursts doubles until half of the places are free.
+fn join(bursts: &Bursts) {
+    let mut gap = bursts.gap_ticks.load(Relaxed).max(1);
+    let mut count = BURSTS;
+    while count > BURSTS / 2 {
+        gap = gap.saturating_mul(2);
+        let mut last = 0;
+        for next in 1..count {
+            if !joins(&bursts.list[last], &bursts.list[next], gap) {
+                last += 1;
+                bursts.list[last].move_times(&bursts.list[next]);
+            } else {
+                bursts.list[last].end_ticks.store(bursts.list[next].end_ticks.load(Relaxed), Relaxed);
+            }
+            if last != next {
+                bursts.list[last].take_amounts(&bursts.list[next]);
+            }
+        }
+        record::with_header(|h| _ = h.dropped.bursts.fetch_add((count - last - 1) as u64, Relaxed));
+        count = last + 1;
+    }
+    bursts.gap_ticks.store(gap, Relaxed);
+    bursts.active_gap_ticks.fetch_max(gap, Relaxed);
+    bursts.count.store(count as u64, Relaxed);
+}
+
+/// Whether two bursts become one: those of different marked phases only when nothing else is left.
+fn joins(a: &Burst, b: &Burst, gap: u64) -> bool {
+    let pause = b.start_ticks.load(Relaxed).saturating_sub(a.end_ticks.load(Relaxed));
+    gap == u64::MAX || (pause <= gap && a.marked.load(Relaxed) == b.marked.load(Relaxed))
+}
+
+/// Gives the bytes of a call to the bins it covers, as much to each as it covers of it. Returns the bin
+/// in which the call ended and when that bin ends.
+fn spread_over_bins(series: &Series, write: bool, start: u64, end: u64, bytes: u64) -> (u64, u64) {
+    let zero = record::start_ticks();
+    let (start, end) = (start.saturating_sub(zero), end.saturating_sub(zero));
+    while end >> (series.shift.load(Relaxed) & 63) >= SERIES_BINS as u64 {
+        widen(series);
+    }
+    let shift = series.shift.load(Relaxed) & 63;
+    let (first, last) = (start.min(end) >> shift, end >> shift);
+    let length = end.saturating_sub(start).max(1);
+    let cells = series.cells(write);
+    let mut rest = bytes;
+    for bin in first..last {
+        let covered = ((bin + 1) << shift) - start.max(bin << shift);
+        let part = (u128::from(bytes) * u128::from(covered) / u128::from(length)) as u64;
+        rest -= part.min(rest);
+        cells[bin as usize].fetch_add(part, Relaxed);
+    }
+    cells[last as usize].fetch_add(rest, Relaxed);
+    (last, zero + ((last + 1) << shift))
+}
+
+/// Each bin covers twice as long from now on.
+fn widen(series: &Series) {
+    for write in [false, true] {
+        let cells = series.cells(write);
+        for bin in 0..SERIES_BINS {
+            let value = cells[bin].swap(0, Relaxed);
+            cells[bin / 2].fetch_add(value, Relaxed);
+        }
+    }
+    series.shift.fetch_add(1, Relaxed);
+}
+
+/// `weir_phase_begin`: what follows is one phase, whatever pauses it has.
+pub(crate) fn begin_marked<A: Access>(number: u64) {
+    let lane = words::<A>();
+    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let now = clock::ticks();
+    tally::flush_pending(lane);
+    open(lane, now, number);
+    lane.bursts.active_gap_ticks.store(NO_GAP_TICKS, Relaxed);
+    set_deadline::<A>(lane, now + NO_GAP_TICKS);
+}
+
+/// `weir_phase_end`: the burst ends now, and the next call opens another.
+pub(crate) fn end_marked<A: Access>() {
+    let lane = words::<A>();
+    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let bursts = &lane.bursts;
+    if bursts.active_gap_ticks.load(Relaxed) != NO_GAP_TICKS {
+        return;
+    }
+    set_deadline::<A>(lane, clock::ticks() + NO_GAP_TICKS);
+    tally::flush_pending(lane);
+    current(bursts).end_ticks.fetch_max(clock::ticks(), Relaxed);
+    bursts.active_gap_ticks.store(bursts.gap_ticks.load(Relaxed), Relaxed);
+    // A deadline in the past, from which the end of the burst can still be told: it is in the burst.
+    set_deadline::<A>(lane, 0);
+}
+
+/// Only the owner's lane has a deadline.
+fn set_deadline<A: Access>(lane: &Lane, ticks: u64) {
+    if std::ptr::eq(A::state(), Own::state()) {
+        lane.bursts.deadline_ticks.store(ticks, Relaxed);
+    }
+}

@@ -1,0 +1,115 @@
+//! The hot path. Most calls are like the one before: same kind, same file, same size, within the same
+//! burst and bin, no longer than others. Then nothing changes but a few counters, and that is all that
+//! happens here; whatever else is the case, the answer is `false` and [`super::data`] does it all.
+//!
+//! Only the owner of the first lane comes here. Nothing can panic, and there is no call to make: a test
+//! looks through the machine code.
+
+use super::activity::Activity;
+use super::data::{self, Call, Class, pick, word};
+use super::lane::{Access, Own, words};
+use crate::shim::caller::Thread;
+use std::sync::atomic::Ordering::Relaxed;
+use weir_profile::counters::{Module, mpiio::*, posix::*, stdio::*};
+use weir_profile::layout::*;
+use weir_profile::tally;
+
+/// The run of calls of a kind, if this call belongs to it.
+#[inline(always)]
+fn run_of(kind: usize, block: &Block, bytes: u64) -> Option<&'static Run> {
+    let run = &words::<Own>().runs[kind];
+    let same_file = run.address.load(Relaxed) == std::ptr::from_ref(block).addr() as u64;
+    (same_file && run.bytes.load(Relaxed) == bytes).then_some(run)
+}
+
+#[inline(always)]
+fn same_direction(block: &Block, last: usize, write: bool) -> bool {
+    word(block, last).load(Relaxed) == 1 + u64::from(write)
+}
+
+/// A POSIX call of the program's own.
+#[inline(always)]
+pub(crate) fn posix_by_app(block: &'static Block, call: &Call, offset: Option<u64>) -> bool {
+    let write = call.write();
+    let Some(run) = run_of(tally::POSIX_BY_APP + usize::from(write), block, call.bytes) else { return false };
+    let Some(activity) = Activity::continues(call.start_ticks, call.end_ticks) else { return false };
+    let attention = pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION);
+    if !same_direction(block, POSIX_LAST_DIRECTION, write) || call.duration() > attention.load(Relaxed) {
+        return false;
+    }
+    Own::add(&run.calls, 1);
+    activity.note(write, call.end_ticks, call.bytes);
+    posix_details(block, call, offset);
+    true
+}
+
+/// A POSIX call of the MPI library's, beneath a call of the program's.
+#[inline(always)]
+pub(crate) fn posix_by_mpi(thread: &Thread, block: &'static Block, call: &Call, offset: Option<u64>) -> bool {
+    let write = call.write();
+    let Some(run) = run_of(tally::POSIX_BY_MPI + usize::from(write), block, call.bytes) else { return false };
+    let longest = pick(block, write, POSIX_F_MAX_READ_TIME, POSIX_F_MAX_WRITE_TIME);
+    if !same_direction(block, POSIX_LAST_DIRECTION, write) || call.duration() > longest.load(Relaxed) {
+        return false;
+    }
+    Own::add(&run.calls, 1);
+    thread.file_ticks.set(thread.file_ticks.get().wrapping_add(call.duration()));
+    thread.file_bytes.set(thread.file_bytes.get().wrapping_add(call.bytes));
+    posix_details(block, call, offset);
+    true
+}
+
+#[inline(always)]
+fn posix_details(block: &'static Block, call: &Call, offset: Option<u64>) {
+    let write = call.write();
+    let time = pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME);
+    let end = pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP);
+    data::note_times::<Own>(Module::Posix, call, time, end, call.duration());
+    data::note_offset::<Own>(block, write, offset, call.bytes);
+}
+
+/// A call on a stream.
+#[inline(always)]
+pub(crate) fn stdio(block: &'static Block, call: &Call) -> bool {
+    let write = call.write();
+    let Some(run) = run_of(tally::STDIO + usize::from(write), block, call.bytes) else { return false };
+    let Some(activity) = Activity::continues(call.start_ticks, call.end_ticks) else { return false };
+    if call.duration() > pick(block, write, STDIO_READ_ATTENTION, STDIO_WRITE_ATTENTION).load(Relaxed) {
+        return false;
+    }
+    Own::add(&run.calls, 1);
+    activity.note(write, call.end_ticks, call.bytes);
+    let time = pick(block, write, STDIO_F_READ_TIME, STDIO_F_WRITE_TIME);
+    let end = pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP);
+    data::note_times::<Own>(Module::Stdio, call, time, end, call.duration());
+    true
+}
+
+/// A blocking call of `MPI_File_*`.
+#[inline(always)]
+pub(crate) fn mpiio(thread: &Thread, block: &'static Block, class: Class, call: &Call) -> bool {
+    let write = call.write();
+    let Some(run) = run_of(class as usize + usize::from(write), block, call.bytes) else { return false };
+    let Some(activity) = Activity::continues(call.start_ticks, call.end_ticks) else { return false };
+    let attention = pick(block, write, MPIIO_READ_ATTENTION, MPIIO_WRITE_ATTENTION);
+    if !same_direction(block, MPIIO_LAST_DIRECTION, write) || call.duration() > attention.load(Relaxed) {
+        return false;
+    }
+    if class == Class::Collective {
+        let sequence = word(block, MPIIO_COLL_SEQUENCE).load(Relaxed).wrapping_add(1);
+        let stride = words::<Own>().collectives.stride.load(Relaxed);
+        if sequence & stride.wrapping_sub(1) == 0 {
+            return false;
+        }
+        Own::put(word(block, MPIIO_COLL_SEQUENCE), sequence);
+        Own::add(word(block, MPIIO_F_COLL_TIME), call.duration());
+        Own::add(word(block, MPIIO_F_COLL_FILE_TIME), thread.file_ticks.get());
+        Own::add(word(block, MPIIO_COLL_FILE_BYTES), thread.file_bytes.get());
+    }
+    Own::add(&run.calls, 1);
+    activity.note(write, call.end_ticks, call.bytes);
+    let time = pick(block, write, MPIIO_F_READ_TIME, MPIIO_F_WRITE_TIME);
+    let end = pick(block, write, MPIIO_F_READ_END_TIMESTAMP, MPIIO_F_WRITE_END_TIMESTAMP);
+    data::note_times::<Own>(Module::Mpiio, call, time, end, call.duration());
+    true
+}
