@@ -235,3 +235,103 @@ fn not_json(text: &str, error: &serde_json::Error) -> String {
         None => format!("not JSON: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCENARIO: &str = r#"{"resources": 4, "compute_nodes": 100, "applications": [
+        {"bandwidth": [10, 18, 20, 15], "volume": 1000, "cpu_time": 50, "nodes": 10},
+        {"bandwidth": [10, 9, 8, 7], "volume": 500, "cpu_time": 100, "nodes": 50, "phases": 3}]}"#;
+
+    fn answer(scenario: &str, policies: Option<Vec<&str>>) -> Result<Answer, String> {
+        simulate(&Request { scenario, policies, seed: 1 })
+    }
+
+    /// The scenario with one thing changed, as JSON and as text.
+    fn changed(pointer: &str, value: Value) -> (Value, String) {
+        let mut scenario: Value = serde_json::from_str(SCENARIO).expect("the scenario is JSON");
+        *scenario.pointer_mut(pointer).expect("the scenario has this field") = value;
+        (scenario.clone(), scenario.to_string())
+    }
+
+    fn schema() -> jsonschema::Validator {
+        let text = include_str!("../../../../docs/scenarios/resources.schema.json");
+        let schema = serde_json::from_str(text).expect("the schema is JSON");
+        jsonschema::validator_for(&schema).expect("the schema is one")
+    }
+
+    #[test]
+    fn every_policy_answers_under_the_name_it_was_asked_by() {
+        let json = answer(SCENARIO, None).expect("a sound scenario").json;
+        assert_eq!(json["policies"].as_object().map(Map::len), Some(Policy::all().len()));
+        let json = answer(SCENARIO, Some(vec!["bba", "weir"])).expect("a sound scenario").json;
+        let bba = &json["policies"]["bba"];
+        assert_eq!(bba["allocation"], json!([3, 1]));
+        assert_eq!(bba["placement"], json!([[0, 1, 2], [3]]));
+        assert_eq!(bba["rho_io"], json!(1.0));
+        assert!(bba["rho_con"].as_f64().is_some_and(|rho| rho.abs() < 1e-9), "nobody meets");
+        assert!(json["policies"]["weir"].is_object());
+        assert_eq!(json["applications"][0], json!({"n_perf": 3, "n_sys": 1}));
+    }
+
+    #[test]
+    fn same_seed_same_bytes() {
+        let bytes = || answer(SCENARIO, None).expect("a sound scenario").json.to_string();
+        assert_eq!(bytes(), bytes());
+    }
+
+    #[test]
+    fn bad_fields_are_named_and_the_schema_agrees() {
+        let schema = schema();
+        assert!(schema.is_valid(&serde_json::from_str(SCENARIO).expect("the scenario is JSON")));
+        let cases = [
+            ("/resources", json!(0), "resources"),
+            ("/resources", json!(1.5), "resources"),
+            ("/resources", json!("4"), "resources"),
+            ("/resources", json!(10_000_000), "resources"),
+            ("/compute_nodes", json!(-1), "compute_nodes"),
+            ("/applications", json!([]), "applications"),
+            ("/applications", json!({}), "applications"),
+            ("/applications/1", json!(7), "applications[1]"),
+            ("/applications/1", json!({}), "applications[1].bandwidth"),
+            ("/applications/1/bandwidth", json!([]), "applications[1].bandwidth"),
+            ("/applications/1/bandwidth/2", json!(0), "applications[1].bandwidth[2]"),
+            ("/applications/1/bandwidth/2", json!(null), "applications[1].bandwidth[2]"),
+            ("/applications/1/volume", json!(-1), "applications[1].volume"),
+            ("/applications/1/volume", json!("much"), "applications[1].volume"),
+            ("/applications/1/cpu_time", json!(-0.5), "applications[1].cpu_time"),
+            ("/applications/1/nodes", json!(0), "applications[1].nodes"),
+            ("/applications/1/phases", json!(0), "applications[1].phases"),
+        ];
+        for (pointer, value, field) in cases {
+            let (json, text) = changed(pointer, value);
+            let complaint = answer(&text, None).err().unwrap_or_default();
+            assert!(complaint.starts_with(&format!("{field}:")), "{text}: {complaint}");
+            assert!(!schema.is_valid(&json), "the schema takes {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_by_the_field_before_it() {
+        let not_a_number = SCENARIO.replacen("1000", "NaN", 1);
+        assert!(answer(&not_a_number, None).err().unwrap_or_default().starts_with("volume: not JSON"));
+        let too_large = SCENARIO.replacen("\"cpu_time\": 50", "\"cpu_time\": 1e999", 1);
+        assert!(answer(&too_large, None).err().unwrap_or_default().starts_with("cpu_time: not JSON"));
+        assert!(answer("", None).err().unwrap_or_default().starts_with("not JSON"));
+        assert!(answer("\u{e9}", None).err().unwrap_or_default().starts_with("not JSON"));
+    }
+
+    #[test]
+    fn unknown_fields_and_policies_are_errors() {
+        let extra = SCENARIO.replacen("\"nodes\"", "\"nods\"", 1);
+        assert!(answer(&extra, None).err().unwrap_or_default().starts_with("applications[0].nods:"));
+        let complaint = answer(SCENARIO, Some(vec!["ta", "best"])).err().unwrap_or_default();
+        assert!(complaint.starts_with("policy:") && complaint.contains("\"best\""), "{complaint}");
+    }
+
+    #[test]
+    fn neighbouring_resources_are_shown_as_ranges() {
+        assert_eq!(placement_text(&[vec![0, 1, 2], vec![3], vec![0, 2, 3]]), "0-2 3 0,2-3");
+    }
+}

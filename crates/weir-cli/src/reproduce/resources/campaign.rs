@@ -12,7 +12,7 @@ pub(super) const PLATFORM: Platform = Platform { resources: 20, compute_nodes: 4
 const APPLICATIONS: usize = 40;
 /// Wanted I/O-loads `Θ` in tenths, and the sets drawn for each.
 const LOADS: usize = 14;
-const SETS: usize = 120;
+const SETS: usize = 105;
 const QUICK_SETS: usize = 12;
 /// Results are given by tenths of I/O-load(`π_sys`), as far as there are enough sets.
 const BINS: usize = 12;
@@ -187,12 +187,13 @@ fn evaluate(
     })
 }
 
-/// The application as somebody sees it who knows how its bandwidth behaves in general (section 6.2), and
-/// what it is with one resource.
+/// The application as somebody sees it who knows its best bandwidth, and how bandwidth behaves in
+/// general where it behaves alike (section 6.2).
 fn generalised(application: &Application, profiles: &[Option<Vec<f64>>; 4]) -> Application {
     let behaviour = Behaviour::of(&application.bandwidth);
     let which = Behaviour::ALL.iter().position(|b| *b == behaviour);
     let Some(profile) = which.and_then(|i| profiles[i].as_ref()) else { return application.clone() };
-    let bandwidth = profile.iter().map(|b| application.bandwidth[0] * b / profile[0]).collect();
-    Application { bandwidth, ..application.clone() }
+    let best = |curve: &[f64]| curve.iter().copied().fold(0.0, f64::max);
+    let scale = best(&application.bandwidth) / best(profile);
+    Application { bandwidth: profile.iter().map(|b| b * scale).collect(), ..application.clone() }
 }
