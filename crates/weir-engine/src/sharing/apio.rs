@@ -255,7 +255,7 @@ impl Policy for ApioBarrier {
         } else {
             self.adjust(job, self.now_s(desk), desk);
         }
-        self.execute(desk);
+        self.time_passed(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
@@ -273,7 +273,7 @@ impl Policy for ApioBarrier {
     }
 
     fn time_passed(&mut self, desk: &mut Desk) {
-        if self.period_is_over(self.now_s(desk)) {
+        if self.timetable.refresh() || self.period_is_over(self.now_s(desk)) {
             self.begin_period(desk);
         }
         self.execute(desk);

@@ -69,6 +69,12 @@ pub(super) fn simulate(request: &Request) -> Result<Answer, String> {
     let kinds = chosen(request.policies.as_deref())?;
     let scenario = Scenario::parse(request.scenario)?;
     let plan = persched(&scenario.applications, scenario.bandwidth, &scenario.search);
+    if let Some(index) = plan.instances.iter().position(Vec::is_empty) {
+        let (name, period_s) = (&scenario.names[index], plan.period_s);
+        return Err(format!(
+            "period: {period_s} s is too short for {name} to have an instance beside the others"
+        ));
+    }
     let executed: Vec<Executed> = kinds.into_iter().map(|kind| scenario.execute(kind)).collect();
     Ok(Answer { json: to_json(&scenario, &plan, &executed), text: to_text(&scenario, &plan, &executed) })
 }

@@ -211,11 +211,14 @@ impl PerSched<'_> {
         self.inserted * self.applications.len() as u64
     }
 
+    /// A pattern in which somebody has no instance is worse than any in which everybody has one.
     fn merit(&self, trial: &Trial) -> f64 {
         match self.search.objective {
+            _ if trial.dilation.is_infinite() => -1.0,
             Objective::SysEfficiency => trial.sys_efficiency,
             Objective::Dilation => 1.0 / trial.dilation,
-            Objective::Both => trial.sys_efficiency / trial.dilation,
+            // Where nobody computes, dilation alone is left to decide.
+            Objective::Both => trial.sys_efficiency.max(f64::MIN_POSITIVE) / trial.dilation,
         }
     }
 
@@ -241,9 +244,13 @@ impl PerSched<'_> {
         best
     }
 
+    /// The periods from `T_min` to `K'·T_min`, or to the one in which everybody fits: as long as the
+    /// longest instance would take if all the others did their I/O first.
     fn run(&mut self) -> Trial {
         let shortest_s = self.search.period_s.unwrap_or_else(|| shortest_period_s(self.applications));
-        let longest_s = self.search.period_s.unwrap_or(self.search.longest * shortest_s);
+        let all_io_s: f64 = self.applications.iter().map(Application::io_alone_s).sum();
+        let enough_s = shortest_s + all_io_s;
+        let longest_s = self.search.period_s.unwrap_or(enough_s.max(self.search.longest * shortest_s));
         let mut trials = Vec::new();
         let mut period_s = shortest_s;
         while trials.is_empty() || (period_s <= longest_s && self.work() < self.search.most_work) {
@@ -251,6 +258,9 @@ impl PerSched<'_> {
                 trials.push(self.attempt(period_s, strategy));
             }
             period_s *= 1.0 + self.search.epsilon;
+        }
+        if self.search.period_s.is_none() && trials.iter().all(|trial| trial.dilation.is_infinite()) {
+            trials.push(self.attempt(enough_s, self.search.strategies[0]));
         }
         self.rank(&mut trials);
         if self.search.period_s.is_none() && self.search.shrunk > 0 {
@@ -269,8 +279,8 @@ pub fn shortest_period_s(applications: &[Application]) -> f64 {
 
 /// Algorithm 1: the best of the patterns for periods from `T_min` to `K'·T_min`.
 ///
-/// Nodes, caps and volumes must be above zero, caps at most the bandwidth, and a given period no
-/// shorter than [`shortest_period_s`]: an application without an instance has infinite dilation.
+/// Nodes, caps and volumes must be above zero and caps at most the bandwidth. Everybody has an
+/// instance unless a given period is too short for that; then the dilation is infinite.
 pub fn persched(applications: &[Application], bandwidth: f64, search: &Search) -> Plan {
     let trial = PerSched { applications, bandwidth, search, inserted: 0 }.run();
     Plan {

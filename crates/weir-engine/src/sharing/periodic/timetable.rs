@@ -40,7 +40,7 @@ pub struct Timetable {
 
 impl Timetable {
     /// A timetable for jobs known beforehand: `applications[i]` is job `i`'s, in any unit of data.
-    /// A period is taken as it is, and must be no shorter than [`super::shortest_period_s`].
+    /// A given period is kept to as long as everybody has a place in it.
     pub fn given(applications: &[Application], bandwidth: f64, period_s: Option<f64>) -> Self {
         let in_parts = |a: &Application| Application {
             cap: (a.cap / bandwidth).min(1.0),
@@ -97,7 +97,12 @@ impl Timetable {
             }
         }
         let feasible = !planned.is_empty() && planned.len() <= MOST_JOBS;
-        self.plan = feasible.then(|| persched(&planned, 1.0, &Search { period_s: self.period_s, ..QUICK }));
+        let with_period = |period_s| persched(&planned, 1.0, &Search { period_s, ..QUICK });
+        let kept = || with_period(self.period_s);
+        // A given period that is too short for somebody is no period to keep to.
+        let plan =
+            || Some(kept()).filter(|plan| plan.dilation.is_finite()).unwrap_or_else(|| with_period(None));
+        self.plan = feasible.then(plan);
         true
     }
 
