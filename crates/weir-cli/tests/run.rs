@@ -1,0 +1,206 @@
+//! `weir run` and `weir doctor` around programs and launchers made for the test: what they are given,
+//! what comes back, and what happens to records that are left behind.
+
+#[path = "../../weir-profile/tests/records/mod.rs"]
+mod records;
+
+use records::{Builder, Scratch};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use weir_profile::counters::{Module, posix};
+use weir_profile::layout::Ended;
+
+/// A directory with a library to preload (of no content: the dynamic linker says so and goes on).
+fn prepared(name: &str) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new(name);
+    let library = scratch.0.join("libweir.so");
+    fs::write(&library, "").unwrap();
+    (scratch, library)
+}
+
+fn weir(scratch: &Scratch) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.current_dir(&scratch.0).env("WEIR_LIB", scratch.0.join("libweir.so"));
+    for name in ["WEIR_DIR", "WEIR_JOB_ID", "LD_PRELOAD", "WEIR_DISABLE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn script(scratch: &Scratch, name: &str, text: &str) -> PathBuf {
+    let path = scratch.0.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_program_gets_the_settings_and_its_exit_code_comes_back() {
+    let (scratch, library) = prepared("run-env");
+    let program = r#"echo "$LD_PRELOAD|$WEIR_DIR|$WEIR_PHASE_GAP|$WEIR_EXCLUDE|$WEIR_MAX_FILES|$WEIR_SIGNALS|$WEIR_APPLICATION|$WEIR_JOB_ID"; exit 7"#;
+    let output = weir(&scratch)
+        .env("LD_PRELOAD", "/nowhere/other.so")
+        .args(["run", "--dir", "out", "--phase-gap", "200ms", "--exclude", "/a", "--exclude", "/b*"])
+        .args(["--max-files", "10", "--no-signals", "--application", "mine", "--job-id", "4711"])
+        .args(["--", "sh", "-c", program])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    let out = scratch.0.join("out").canonicalize().unwrap();
+    let expected =
+        format!("{}:/nowhere/other.so|{}|200ms|/a:/b*|10|off|mine|4711\n", library.display(), out.display());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert!(stderr(&output).contains("weir: no I/O of an MPI program was seen"));
+}
+
+#[test]
+fn two_runs_have_two_job_ids() {
+    let (scratch, _) = prepared("run-ids");
+    let id =
+        || weir(&scratch).args(["run", "-q", "--", "sh", "-c", "echo $WEIR_JOB_ID"]).output().unwrap().stdout;
+    let (first, second) = (id(), id());
+    assert!(first.len() > 1 && first != second);
+}
+
+#[test]
+fn a_program_that_was_killed_is_128_and_its_signal() {
+    let (scratch, _) = prepared("run-killed");
+    let status = weir(&scratch).args(["run", "-q", "--", "sh", "-c", "kill -KILL $$"]).status().unwrap();
+    assert_eq!(status.code(), Some(128 + 9));
+}
+
+#[test]
+fn signals_are_handed_on() {
+    let (scratch, _) = prepared("run-signal");
+    let program = "trap 'exit 42' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut child = weir(&scratch)
+        .args(["run", "-q", "--", "sh", "-c", program])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+}
+
+#[test]
+fn records_of_killed_ranks_are_merged_when_the_launcher_has_ended() {
+    let (scratch, _) = prepared("run-leftover");
+    for rank in 0..2 {
+        let mut record = Builder::new(rank, 2);
+        let file = record.file("/data/out");
+        record.counters(
+            file,
+            Module::Posix,
+            0,
+            &[(posix::POSIX_WRITES, 3), (posix::POSIX_BYTES_WRITTEN, 3000)],
+        );
+        record.burst(0, 1.0, 2.0, 3000, 0.0, 0).ended(Ended::Running, 0, 2.0).write(&scratch.0);
+    }
+    let program =
+        r#"mkdir "$WEIR_DIR/.weir-$WEIR_JOB_ID" && mv *.rec "$WEIR_DIR/.weir-$WEIR_JOB_ID"; exit 9"#;
+    let output = weir(&scratch)
+        .args(["run", "--report", "--job-id", "4711", "--", "sh", "-c", program])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(9));
+    let said = stderr(&output);
+    assert!(said.contains("weir: profile ") && said.contains("weir-stencil-4711.json"), "{said}");
+    assert!(said.contains("killed: 2 of 2 ranks") && said.contains("5.86 KiB written"), "{said}");
+    let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".weir")), "{left:?}");
+}
+
+#[test]
+fn bad_values_are_named_before_anything_runs() {
+    let (scratch, _) = prepared("run-bad");
+    let ran = scratch.0.join("ran");
+    let cases: [(&[&str], &str); 7] = [
+        (&["--phase-gap", "soon"], "--phase-gap <TIME>': not a time"),
+        (&["--max-files", "0"], "--max-files <N>'"),
+        (&["--exclude", "/a:/b"], "--exclude <PATH>': a path with a colon"),
+        (&["--job-id", "a/b"], "--job-id <ID>'"),
+        (&["--dir", "/dev/null/x"], "WEIR_DIR /dev/null/x: "),
+        (&["--lib", "/nowhere/libweir.so"], "--lib /nowhere/libweir.so: "),
+        (&["--no-such-option"], "--no-such-option"),
+    ];
+    for (options, expected) in cases {
+        let output =
+            weir(&scratch).arg("run").args(options).args(["--", "touch"]).arg(&ran).output().unwrap();
+        assert!(!output.status.success(), "{options:?}");
+        assert!(stderr(&output).contains(expected), "{options:?}: {}", stderr(&output));
+        assert!(!ran.exists(), "{options:?}");
+    }
+    let output = weir(&scratch).args(["run", "--", "/no/such/program"]).output().unwrap();
+    assert!(stderr(&output).contains("cannot run /no/such/program: No such file"), "{}", stderr(&output));
+}
+
+#[test]
+fn launchers_are_asked_who_they_are_and_told_in_their_own_way() {
+    let (scratch, library) = prepared("run-launchers");
+    let show = |version: &str| {
+        format!(r#"[ "$1" = --version ] && {{ echo "{version}"; exit; }}; echo "$LD_PRELOAD|$*""#)
+    };
+    let first_words = |launcher: &PathBuf| {
+        let output = weir(&scratch)
+            .args(["run", "-q", "--job-id", "1", "--"])
+            .arg(launcher)
+            .args(["-n", "2", "./app"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_string()
+    };
+    let (library, dir) = (library.display(), scratch.0.canonicalize().unwrap());
+    let dir = dir.display();
+    let open_mpi = script(&scratch, "mpirun.openmpi", &show("mpirun (Open MPI) 5.0.5"));
+    let expected = format!("|-x LD_PRELOAD={library} -x WEIR_DIR={dir} -x WEIR_JOB_ID=1 -n 2 ./app");
+    assert_eq!(first_words(&open_mpi), expected);
+    let mpich = script(&scratch, "mpiexec", &show("HYDRA build details:"));
+    let expected = format!("|-genv LD_PRELOAD {library} -genv WEIR_DIR {dir} -genv WEIR_JOB_ID 1 -n 2 ./app");
+    assert_eq!(first_words(&mpich), expected);
+    let srun = script(&scratch, "srun", &show("slurm 23.11.4"));
+    assert_eq!(first_words(&srun), format!("{library}|-n 2 ./app"));
+}
+
+#[test]
+fn the_doctor_finds_a_library_that_is_none() {
+    let (scratch, _) = prepared("doctor-library");
+    let output = weir(&scratch).arg("doctor").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("WRONG  libweir.so") && told.contains("is not a shared library of this machine"),
+        "{told}"
+    );
+    assert!(told.contains("ok     WEIR_DIR"), "{told}");
+}
+
+#[test]
+fn the_doctor_tells_why_nothing_was_seen() {
+    let (scratch, _) = prepared("doctor-program");
+    let output = weir(&scratch).args(["doctor", "--", "/bin/true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("/bin/true called no MPI_Init and is not linked with MPI"), "{told}");
+
+    // A launcher of four ranks of which two load Weir, and which do no I/O.
+    let said = "armed: openmpi ABI, rank 0 of 4, Open MPI v4.1.4";
+    let program = format!("echo 'weir: {said}' >&2; echo 'weir: {}' >&2", said.replace("rank 0", "rank 2"));
+    let launcher = script(&scratch, "launch", &program);
+    let output = weir(&scratch).args(["doctor", "--"]).arg(launcher).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("ok     MPI         Open MPI v4.1.4, ABI openmpi"), "{told}");
+    assert!(told.contains("WRONG  ranks       2 of 4 did not load Weir"), "{told}");
+    assert!(told.contains("WRONG  I/O"), "{told}");
+    let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("doctor")), "{left:?}");
+}
