@@ -159,13 +159,15 @@ impl Scheduler {
     }
 
     /// `auto` looks again when it has seen twice as many requests, and then at regular intervals.
-    /// What is pending moves to the new algorithm in the order of arrival.
+    /// What is pending moves to the new algorithm in the order of arrival, so an interval is no shorter
+    /// than that takes.
     fn select(&mut self) {
         let Some(selection) = &mut self.selection else { return };
         if self.added < selection.at_requests {
             return;
         }
-        selection.at_requests = self.added + self.added.min(self.settings.selection_requests.max(1) as u64);
+        let regular = self.settings.selection_requests.max(1) as u64;
+        selection.at_requests = self.added + self.added.min(regular).max(self.pending.len() as u64);
         let Some(situation) = selection.window.situation(&selection.device) else { return };
         let choice = selection.selector.choose(&situation);
         if choice != self.algorithm {
