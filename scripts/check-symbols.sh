@@ -1,30 +1,34 @@
 #!/bin/sh
-# What libweir.so exports is interposition or its own C interface, and nothing leaks beside it.
-# It links libc and friends, and no MPI.
+# What libweir.so exports is interposition or its own C interface, and nothing leaks beside it; every
+# MPI function has its PMPI twin; it links no MPI.
 set -eu
 library=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//')
-strange=$(echo "$exported" | grep -vE '^(P?MPI_[A-Z]|weir_)' | while read -r name; do
-    # Any other name must be one that libc defines too.
-    printf '%s\n' "$name"
-done | sort >/tmp/weir-symbols.$$
-libc=$(ldd "$library" | awk '/libc\.so/ { print $3 }')
-nm -D --defined-only "$libc" | awk '{ print $3 }' | sed 's/@.*//' | sort -u |
-    comm -23 /tmp/weir-symbols.$$ - ; rm -f /tmp/weir-symbols.$$)
-if [ -n "$strange" ]; then
-    echo "symbols: exported, but neither MPI, libc nor weir_*:" >&2
-    echo "$strange" >&2
+symbols_of() { nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u; }
+
+symbols_of "$library" >"$work/ours"
+# Ours may be a name of MPI's, of the C library's, or begin with weir_.
+grep -vE '^(P?MPI_[A-Z]|weir_)' "$work/ours" >"$work/others" || true
+for path in $(ldd "$library" | awk '/\/lib/ { print ($2 == "=>" ? $3 : $1) }'); do
+    symbols_of "$path"
+done | sort -u >"$work/system"
+leaked=$(comm -23 "$work/others" "$work/system")
+if [ -n "$leaked" ]; then
+    echo "symbols: exported, but neither MPI's, the system's nor weir_*:" "$leaked" >&2
     exit 1
 fi
 
-if readelf -d "$library" | grep NEEDED | grep -i mpi; then
+grep '^MPI_' "$work/ours" | sed 's/^/P/' | sort >"$work/twins"
+missing=$(comm -23 "$work/twins" "$work/ours")
+if [ -n "$missing" ]; then
+    echo "symbols: without a PMPI twin:" "$missing" >&2
+    exit 1
+fi
+
+if readelf -d "$library" | grep NEEDED | grep -i mpi >&2; then
     echo "symbols: the library must link no MPI" >&2
     exit 1
 fi
-
-# Each MPI_File_* has its PMPI_ twin.
-for name in $(echo "$exported" | grep '^MPI_'); do
-    echo "$exported" | grep -qx "P$name" || { echo "symbols: P$name is missing" >&2; exit 1; }
-done
-echo "symbols: $(echo "$exported" | wc -l) exported"
+echo "symbols: $(wc -l <"$work/ours") exported, $(wc -l <"$work/twins") MPI functions with their twins"

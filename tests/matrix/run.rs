@@ -96,7 +96,12 @@ impl Job {
 
     /// With `weir run` in front.
     pub(crate) fn under_weir_run(mut self) -> Self {
-        let front = [weir().into_os_string(), "run".into(), "--".into()];
+        let mut front = vec![weir().into_os_string(), "run".into(), "--quiet".into()];
+        // By itself the command takes the library beside it.
+        if std::env::var_os("WEIR_LIB").is_some() {
+            front.extend(["--lib".into(), library().into_os_string()]);
+        }
+        front.push("--".into());
         self.command = front.into_iter().chain(self.command).collect();
         self
     }

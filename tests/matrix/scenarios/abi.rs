@@ -1,9 +1,9 @@
 //! The constants and layouts Weir takes for granted are those of this MPI's `mpi.h`.
 
 use super::{Place, Scenario, scenario};
+use crate::ensure;
 use crate::mpi::c;
 use crate::run::{Job, library};
-use crate::ensure;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![scenario("abi", |place: &Place| {

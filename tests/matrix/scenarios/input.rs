@@ -119,7 +119,15 @@ fn newer_schema(place: &Place) -> Verdict {
     let ran = everything(place)?.with_library().run("weir")?;
     let mut profile = profile::only(&ran, 2)?;
     profile["weir"]["schema"] = 999.into();
-    refused(&ran.files.join("newer.json"), &profile.to_string(), "999")
+    // It says so in one line, and shows what it understands.
+    let file = ran.files.join("newer.json");
+    fs::write(&file, profile.to_string())?;
+    let (code, text, errors) = profile::report(&[], &file)?;
+    let one_line = errors.trim_end().lines().count() == 1;
+    ensure(code == 0 && one_line && errors.contains("newer.json") && errors.contains("999"), || {
+        format!("{code}: {errors}")
+    })?;
+    ensure(text.contains("everything"), || format!("nothing understood:\n{text}"))
 }
 
 fn not_a_profile(place: &Place) -> Verdict {
