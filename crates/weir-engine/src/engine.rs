@@ -215,6 +215,7 @@ impl Job {
 pub struct Desk<'a> {
     pub now_ns: u64,
     jobs: &'a mut [Option<Job>],
+    share_of_all: &'a mut Option<f64>,
     actions: &'a mut Vec<Action>,
 }
 
@@ -257,6 +258,7 @@ impl Desk<'_> {
     /// telling `n` jobs one by one would cost `n` at every event. The jobs' own records keep the
     /// share of their grant, so [`Job::past_io_ns`] means nothing under such a policy.
     pub fn share_all(&mut self, share: f64) {
+        *self.share_of_all = Some(share);
         self.actions.push(Action::ShareAll { share });
     }
 
@@ -269,6 +271,8 @@ impl Desk<'_> {
 pub struct Engine {
     policy: Box<dyn Policy>,
     jobs: Vec<Option<Job>>,
+    /// What [`Desk::share_all`] said last.
+    share_of_all: Option<f64>,
     now_ns: u64,
     arrivals: u64,
     ignored: Ignored,
@@ -276,7 +280,14 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(policy: Box<dyn Policy>) -> Engine {
-        Engine { policy, jobs: Vec::new(), now_ns: 0, arrivals: 0, ignored: Ignored::default() }
+        Engine {
+            policy,
+            jobs: Vec::new(),
+            share_of_all: None,
+            now_ns: 0,
+            arrivals: 0,
+            ignored: Ignored::default(),
+        }
     }
 
     /// What happened, and what to do about it. `actions` is the caller's, emptied here and reused.
@@ -311,7 +322,8 @@ impl Engine {
     }
 
     fn desk<'a>(&'a mut self, actions: &'a mut Vec<Action>) -> (&'a mut dyn Policy, Desk<'a>) {
-        (&mut *self.policy, Desk { now_ns: self.now_ns, jobs: &mut self.jobs, actions })
+        let Engine { policy, jobs, share_of_all, now_ns, .. } = self;
+        (&mut **policy, Desk { now_ns: *now_ns, jobs, share_of_all, actions })
     }
 
     fn joined(&mut self, job: JobId, info: JobInfo, actions: &mut Vec<Action>) {
@@ -332,6 +344,7 @@ impl Engine {
         policy.joined(job, &mut desk);
     }
 
+    /// A job that asks again (it reconnected, say) hears again what holds.
     fn began(&mut self, job: JobId, bytes: Option<u64>, actions: &mut Vec<Action>) {
         let now_ns = self.now_ns;
         let Some(entry) = self.jobs.get_mut(job.index()).and_then(Option::as_mut) else {
@@ -340,7 +353,10 @@ impl Engine {
         };
         if entry.phase_began_ns.is_some() {
             self.ignored.repeated += 1;
-            actions.push(standing_answer(job, entry.share));
+            actions.push(match entry.share {
+                0.0 => Action::Hold { job },
+                share => Action::Grant { job, share: self.share_of_all.unwrap_or(share) },
+            });
             return;
         }
         self.arrivals += 1;
@@ -414,9 +430,4 @@ impl Engine {
         policy.left(job, &mut desk);
         self.jobs[job.index()] = None;
     }
-}
-
-/// A job that asks again (it reconnected, say) hears again what holds.
-fn standing_answer(job: JobId, share: f64) -> Action {
-    if share > 0.0 { Action::Grant { job, share } } else { Action::Hold { job } }
 }

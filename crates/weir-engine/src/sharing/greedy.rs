@@ -20,6 +20,8 @@ pub(super) struct Greedy {
     served_caps: u64,
     /// The lowest of the served, whose share may be less than its cap.
     lowest: Option<JobId>,
+    /// Those whose share is to be brought up to date when settled.
+    changed: Vec<JobId>,
 }
 
 impl Greedy {
@@ -38,12 +40,10 @@ impl Greedy {
     }
 
     /// It turns out that a served job can use another part. To be settled in the same step.
-    pub(super) fn change_cap(&mut self, job: JobId, cap: f64, desk: &mut Desk) {
+    pub(super) fn change_cap(&mut self, job: JobId, cap: f64) {
         let before = std::mem::replace(&mut self.caps[job.index()], billionths(cap));
         self.served_caps = self.served_caps - before + self.caps[job.index()];
-        if self.lowest != Some(job) {
-            desk.grant(job, self.cap(job));
-        }
+        self.changed.push(job);
     }
 
     /// The job asks no more; the engine has taken its share away.
@@ -90,7 +90,7 @@ impl Greedy {
             self.waiting.withdraw(now_ns, best);
             self.served.enter(now_ns, best, line(best, true, desk), desk.job(best).arrival);
             self.served_caps += self.caps[best.index()];
-            desk.grant(best, self.cap(best));
+            self.changed.push(best);
             self.trim(desk, &mut line);
         }
         self.share_what_is_left(desk);
@@ -110,19 +110,20 @@ impl Greedy {
         }
     }
 
+    /// Everybody has its cap, the lowest what is left.
     fn share_what_is_left(&mut self, desk: &mut Desk) {
         let lowest = self.served.first(desk.now_ns).map(|(job, _)| job);
-        if let Some(before) = self.lowest
-            && self.lowest != lowest
-            && self.served.contains(before)
-        {
-            desk.grant(before, self.cap(before));
-        }
+        self.changed.extend(self.lowest.filter(|_| self.lowest != lowest));
+        self.lowest = lowest;
         if let Some(job) = lowest {
             let above = self.served_caps - self.caps[job.index()];
             desk.grant(job, self.caps[job.index()].min(ALL - above) as f64 / ALL as f64);
         }
-        self.lowest = lowest;
+        while let Some(job) = self.changed.pop() {
+            if self.served.contains(job) && lowest != Some(job) {
+                desk.grant(job, self.cap(job));
+            }
+        }
     }
 
     /// In parts of one.

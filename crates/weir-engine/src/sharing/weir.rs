@@ -7,11 +7,11 @@
 //! ```text
 //! f / left^e        f    = part of its life that the job has been stalled in I/O
 //!                   left = volume it is expected to move still in this phase
-//!                   e    = 0.4 + 14 x,  x = mean of f over the jobs
+//!                   e    = 0.45 + 8 x,  x = mean of f over the jobs
 //! ```
 //!
 //! and the highest is served, at once and in place of whoever is served. Jobs whose `f` is above the
-//! limit `4.5 x / (1 + 11 x)` are *overdue*: they go before all others, the highest `f` first, until they are
+//! limit `5 x / (1 + 15 x)` are *overdue*: they go before all others, the highest `f` first, until they are
 //! below it again. The limit is some four times the mean where stalls are few, and one and
 //! a half times the mean in overload, where a long tail hurts most. Each job is given what it can
 //! use; what it leaves goes to the next in rank.
@@ -45,7 +45,7 @@ pub struct Weir {
 const GRACE_NS: f64 = 600e9;
 
 /// The longest time between two looks while somebody waits.
-const LOOK_AGAIN_NS: u64 = 10_000_000_000;
+const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 
 /// Lifts the overdue above all others. Ranks below are at most [`HIGHEST_WEIGHT`].
 const OVERDUE: f64 = 1e9;
@@ -77,7 +77,7 @@ impl Policy for Weir {
         let line = self.ledger.line(job, served, desk);
         self.greedy.change(job, line, desk);
         if served && desk.job(job).info.cap.is_none() {
-            self.greedy.change_cap(job, self.ledger.cap(job, desk), desk);
+            self.greedy.change_cap(job, self.ledger.cap(job, desk));
             self.settle(desk);
         }
     }
@@ -140,7 +140,8 @@ struct Standing {
     stalled_since_ns: Option<u64>,
     fraction: f64,
     overdue: bool,
-    deadline_ns: u64,
+    /// Its entry among the ledger's deadlines.
+    deadline_ns: Option<u64>,
     /// With a full grant: how long, and how much was moved.
     full_ns: f64,
     full_bytes: f64,
@@ -170,7 +171,7 @@ impl Ledger {
     /// Above this `f` a job is overdue. Two thousandths of one's life are never too late.
     fn limit(&self) -> f64 {
         let mean = self.mean_fraction();
-        (4.5 * mean / (1.0 + 11.0 * mean)).max(0.002)
+        (5.0 * mean / (1.0 + 15.0 * mean)).max(0.002)
     }
 
     /// The job's rank from now on. `f` is a curve, `stalled / life`; its tangent at this moment lies
@@ -188,10 +189,13 @@ impl Ledger {
         self.sum_of_fractions += fraction - standing.fraction;
         standing.fraction = fraction;
         standing.overdue &= fraction >= limit;
-        self.deadlines.remove(&(standing.deadline_ns, job));
+        if let Some(deadline_ns) = standing.deadline_ns.take() {
+            self.deadlines.remove(&(deadline_ns, job));
+        }
         if !served && !standing.overdue {
-            standing.deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
-            self.deadlines.insert((standing.deadline_ns, job));
+            let deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
+            standing.deadline_ns = Some(deadline_ns);
+            self.deadlines.insert((deadline_ns, job));
         }
         let (lift, weight) = if standing.overdue { (OVERDUE, 1.0) } else { (0.0, self.weight(job, desk)) };
         let slope = if served { 0.0 } else { growth * weight };
@@ -210,11 +214,13 @@ impl Ledger {
             let fraction = standing.stalled_at_ns(desk.now_ns) / life_ns;
             if fraction >= limit {
                 standing.overdue = true;
+                standing.deadline_ns = None;
                 return Some(job);
             }
             let wait_ns = ((limit - fraction) * life_ns).max(life_ns * 1e-4);
-            standing.deadline_ns = desk.now_ns.saturating_add(wait_ns as u64 + 1);
-            self.deadlines.insert((standing.deadline_ns, job));
+            let deadline_ns = desk.now_ns.saturating_add(wait_ns as u64 + 1);
+            standing.deadline_ns = Some(deadline_ns);
+            self.deadlines.insert((deadline_ns, job));
         }
         None
     }
@@ -224,7 +230,7 @@ impl Ledger {
     fn weight(&self, job: JobId, desk: &Desk) -> f64 {
         let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
         let left = self.left_bytes(desk.job(job)) / mean_bytes.max(1.0);
-        let exponent = 0.4 + 14.0 * self.mean_fraction();
+        let exponent = 0.45 + 8.0 * self.mean_fraction();
         left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
     }
 
@@ -253,7 +259,9 @@ impl Ledger {
         standing.stop_stall(desk.now_ns);
         standing.overdue = false;
         standing.reported_bytes = 0;
-        self.deadlines.remove(&(standing.deadline_ns, job));
+        if let Some(deadline_ns) = standing.deadline_ns.take() {
+            self.deadlines.remove(&(deadline_ns, job));
+        }
     }
 
     /// The part of the bandwidth that the job can use: as told, or as seen next to the best.
