@@ -11,7 +11,7 @@ use crate::layout::{self, *};
 use crate::phases::Span;
 use crate::tally;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read, Seek};
 use std::mem::size_of;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -56,13 +56,23 @@ impl Clock {
 struct Words(Vec<Cell>);
 
 impl Words {
-    fn new(bytes: &[u8]) -> Words {
-        let word = |chunk: &[u8]| {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            Cell::new(u64::from_ne_bytes(word))
-        };
-        Words(bytes.chunks_exact(8).map(word).collect())
+    /// Copies whole words from the front of a source, `bytes` at most; what is not there is missing.
+    fn copy(mut source: impl Read, bytes: usize) -> std::io::Result<Words> {
+        let mut cells: Vec<Cell> = std::iter::repeat_with(|| Cell::new(0)).take(bytes / 8).collect();
+        // SAFETY: as many bytes as the cells have, which nobody else sees; every byte is valid in them.
+        let room =
+            unsafe { std::slice::from_raw_parts_mut(cells.as_mut_ptr().cast::<u8>(), 8 * cells.len()) };
+        let mut filled = 0;
+        while filled < room.len() {
+            match source.read(&mut room[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        cells.truncate(filled / 8);
+        Ok(Words(cells))
     }
 
     /// A struct of the layout at a byte offset; `None` when the record ends before it does.
@@ -137,11 +147,8 @@ pub struct Head {
 impl Head {
     /// Reads the header only.
     pub fn read(path: &Path) -> Result<Head, Error> {
-        let mut bytes = Vec::with_capacity(LANE_OFFSET);
-        let file = File::open(path).map_err(|error| Error::new(path, error))?;
-        let length = file.metadata().map_err(|error| Error::new(path, error))?.len();
-        file.take(LANE_OFFSET as u64).read_to_end(&mut bytes).map_err(|error| Error::new(path, error))?;
-        Head::parse(&Words::new(&bytes), length).map_err(|what| Error::new(path, what))
+        let (_, head) = open(path)?;
+        Ok(head)
     }
 
     /// Checks and copies the header of a record of `length` bytes.
@@ -204,6 +211,16 @@ impl Head {
             note: header.note.get(),
         })
     }
+}
+
+/// Opens a record and reads its header.
+fn open(path: &Path) -> Result<(File, Head), Error> {
+    let failed = |error: std::io::Error| Error::new(path, error);
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let words = Words::copy(&mut file, LANE_OFFSET).map_err(failed)?;
+    let head = Head::parse(&words, length).map_err(|what| Error::new(path, what))?;
+    Ok((file, head))
 }
 
 fn check_magic(magic: u64) -> Result<(), String> {
@@ -285,22 +302,28 @@ pub struct Record {
 
 impl Record {
     pub fn read(path: &Path) -> Result<Record, Error> {
-        let head = Head::read(path)?;
-        let used_bytes = BLOCKS_OFFSET as u64 + head.blocks * BLOCK_BYTES as u64;
-        let mut bytes = Vec::with_capacity(used_bytes as usize);
-        File::open(path)
-            .and_then(|file| file.take(used_bytes).read_to_end(&mut bytes))
-            .map_err(|error| Error::new(path, error))?;
-        Record::parse(&bytes).map_err(|what| Error::new(path, what))
+        let failed = |error: std::io::Error| Error::new(path, error);
+        let (mut file, head) = open(path)?;
+        let used_bytes = BLOCKS_OFFSET + head.blocks as usize * BLOCK_BYTES;
+        file.rewind().map_err(failed)?;
+        let words = Words::copy(&mut file, used_bytes).map_err(failed)?;
+        if let Some(header) = words.at::<Header>(0) {
+            // A process that still runs may have added blocks since.
+            header.blocks.fetch_min(head.blocks, Relaxed);
+        }
+        Record::new(words).map_err(|what| Error::new(path, what))
     }
 
     /// Checks a record that is already in memory.
     pub fn parse(bytes: &[u8]) -> Result<Record, String> {
-        let words = Words::new(bytes);
-        let head = Head::parse(&words, bytes.len() as u64)?;
+        Words::copy(bytes, bytes.len()).map_err(|error| error.to_string()).and_then(Record::new)
+    }
+
+    fn new(words: Words) -> Result<Record, String> {
+        let head = Head::parse(&words, 8 * words.0.len() as u64)?;
         let mut record = Record { head, words };
-        for lane in (0..LANES).map(|lane| record.lane(lane)) {
-            check_lane(lane)?;
+        for lane in 0..LANES {
+            check_lane(record.lane(lane))?;
         }
         record.settle();
         if !record.head.end_known {
