@@ -150,7 +150,7 @@ proptest! {
     #[test]
     fn what_join_answers_is_kept((mode, targets, calls) in crowded_instance(), gaps in proptest::collection::vec(0..40u64, 8)) {
         for policy in Policy::ALL {
-            let live = Live::drive(policy, mode, targets, &calls, &gaps);
+            let live = Live::drive(policy, mode, targets, &calls, &gaps, None);
             match policy {
                 Policy::Sio => prop_assert_eq!(&live.finish, &live.promised),
                 Policy::Slack => {
@@ -160,6 +160,26 @@ proptest! {
             }
             prop_assert_eq!(live.served, calls.iter().map(Vec::len).sum::<usize>());
             prop_assert!(policy == Policy::Nio || policy == Policy::Slack || live.in_turn, "{:?}", policy);
+        }
+    }
+
+    /// An application that leaves takes everything it waited for with it, and makes nobody later.
+    #[test]
+    fn whoever_leaves_is_forgotten((mode, targets, calls) in crowded_instance(), gaps in proptest::collection::vec(0..40u64, 8), at in 0..200u64) {
+        for policy in Policy::ALL {
+            let live = Live::drive(policy, mode, targets, &calls, &gaps, Some((at, 0)));
+            prop_assert!(!live.haunted, "{:?}", policy);
+            if policy == Policy::Sio || policy == Policy::Slack {
+                let mut others = live.finish.iter().zip(&live.promised).skip(1).step_by(2);
+                prop_assert!(others.all(|(finish, promised)| finish <= promised), "{:?} {live:?}", policy);
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_waits_at_a_target_that_is_not_there(target in 3..usize::MAX) {
+        for policy in Policy::ALL {
+            prop_assert_eq!(Scheduler::new(policy, &Options::default(), 3).next(0, target), Turn::Idle);
         }
     }
 }
@@ -172,28 +192,47 @@ struct Live {
     served: usize,
     /// No aggregator was served before an earlier one of the same application at the same target.
     in_turn: bool,
+    /// An aggregator of a call that had left was served.
+    haunted: bool,
 }
 
 impl Live {
-    fn drive(policy: Policy, mode: Mode, targets: usize, calls: &Calls, gaps: &[u64]) -> Live {
+    /// `leaving`: when an application leaves, and which; what it does after that is a new application's.
+    fn drive(
+        policy: Policy,
+        mode: Mode,
+        targets: usize,
+        calls: &Calls,
+        gaps: &[u64],
+        leaving: Option<(u64, u64)>,
+    ) -> Live {
         let mut scheduler = Scheduler::new(policy, &Options::default(), targets);
-        let mut live = Live { promised: vec![], finish: vec![0; calls.len()], served: 0, in_turn: true };
+        let mut live =
+            Live { promised: vec![], finish: vec![0; calls.len()], served: 0, in_turn: true, haunted: false };
         let mut latest = vec![[0; 2]; targets];
         let mut busy_until = vec![0; targets];
-        // At the same instant calls join before targets ask.
+        // At the same instant calls join, then applications leave, then targets ask.
         let mut events = BinaryHeap::new();
         let mut joins = 0;
         for call in 0..calls.len() {
             joins += gaps[call % gaps.len()];
             events.push(Reverse((joins, 0, call)));
         }
+        events.extend(leaving.map(|(at, application)| Reverse((at, 1, application as usize))));
+        let mut gone = 0;
         while let Some(Reverse((now, kind, number))) = events.pop() {
+            if kind == 1 {
+                scheduler.leave(number as u64);
+                gone = live.promised.len();
+                events.extend((0..targets).map(|target| Reverse((now, 2, target))));
+                continue;
+            }
             if kind == 0 {
                 let application = number as u64 % 2;
                 let promised = scheduler.join(now, application, mode, &calls[number]).expect("accepted");
                 live.promised.push(promised);
                 live.finish[number] = now;
-                events.extend((0..targets).map(|target| Reverse((now, 1, target))));
+                events.extend((0..targets).map(|target| Reverse((now, 2, target))));
                 continue;
             }
             if now < busy_until[number] {
@@ -205,13 +244,15 @@ impl Live {
                     let call = waiting.call as usize;
                     live.finish[call] = live.finish[call].max(served + waiting.tail_ns);
                     live.served += 1;
+                    live.haunted |=
+                        call < gone && leaving.is_some_and(|(_, left)| left == waiting.application);
                     let latest = &mut latest[number][waiting.application as usize];
                     live.in_turn &= *latest <= call;
                     *latest = call;
                     busy_until[number] = served;
-                    events.push(Reverse((served, 1, number)));
+                    events.push(Reverse((served, 2, number)));
                 }
-                Turn::Wait { until_ns } => events.push(Reverse((until_ns, 1, number))),
+                Turn::Wait { until_ns } => events.push(Reverse((until_ns, 2, number))),
                 Turn::Idle => {}
             }
         }

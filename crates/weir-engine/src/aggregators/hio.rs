@@ -50,6 +50,13 @@ impl Windows {
         window.ordered = false;
     }
 
+    pub(super) fn retain(&mut self, stays: impl Fn(&Waiting) -> bool) {
+        for window in &mut self.windows {
+            window.waiting.retain(&stays);
+            window.ordered = false;
+        }
+    }
+
     /// Who is served next, without taking it away.
     pub(super) fn head(&mut self) -> Option<&Waiting> {
         // An empty last window stays: it remembers who has already been served from it.

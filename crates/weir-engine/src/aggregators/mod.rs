@@ -214,8 +214,11 @@ impl Scheduler {
     }
 
     /// `target` is free: who is served now? A served aggregator is no longer known here. A target that is told
-    /// to wait or has nothing to do asks again when somebody joins.
+    /// to wait or has nothing to do asks again when somebody joins or leaves.
     pub fn next(&mut self, now_ns: u64, target: usize) -> Turn {
+        if target >= self.sio_end_ns.len() {
+            return Turn::Idle;
+        }
         let head = match &mut self.queues {
             Queues::Nio(queues) => queues[target].values().next().copied(),
             Queues::Sio(queues) => queues[target].front().copied(),
@@ -234,6 +237,17 @@ impl Scheduler {
                 }
                 Turn::Serve(waiting)
             }
+        }
+    }
+
+    /// The application is gone, and with it whatever it was waiting for. Nobody gets later by that.
+    pub fn leave(&mut self, application: u64) {
+        let stays = |waiting: &Waiting| waiting.application != application;
+        match &mut self.queues {
+            Queues::Nio(queues) => queues.iter_mut().for_each(|queue| queue.retain(|_, w| stays(w))),
+            Queues::Sio(queues) => queues.iter_mut().for_each(|queue| queue.retain(stays)),
+            Queues::Hio(windows) => windows.iter_mut().for_each(|queue| queue.retain(stays)),
+            Queues::Slack(plan) => plan.retain(stays),
         }
     }
 

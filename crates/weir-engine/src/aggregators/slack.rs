@@ -56,6 +56,16 @@ impl Plan {
         self.stale = true;
     }
 
+    pub(super) fn retain(&mut self, stays: impl Fn(&Waiting) -> bool) {
+        for waiting in self.targets.iter().flat_map(|target| &target.sequence).filter(|w| !stays(w)) {
+            self.promises.remove(&waiting.call);
+        }
+        for target in &mut self.targets {
+            target.sequence.retain(&stays);
+        }
+        self.stale = true;
+    }
+
     pub(super) fn head(&mut self, now_ns: u64, target: usize) -> Option<&Waiting> {
         self.targets[target].free_ns = now_ns;
         if self.stale {
