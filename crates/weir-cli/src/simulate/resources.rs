@@ -245,7 +245,7 @@ mod tests {
         {"bandwidth": [10, 9, 8, 7], "volume": 500, "cpu_time": 100, "nodes": 50, "phases": 3}]}"#;
 
     fn answer(scenario: &str, policies: Option<Vec<&str>>) -> Result<Answer, String> {
-        simulate(&Request { scenario, policies, seed: 1 })
+        simulate(&Request { scenario, policies, seed: 1, train: None })
     }
 
     /// The scenario with one thing changed, as JSON and as text.
