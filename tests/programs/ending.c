@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     file = open_tallied(MPI_COMM_WORLD, "ending.dat", MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL);
     REQUIRE(MPI_File_write_at_all(file.handle, 8 * rank, "the end!", 8, MPI_BYTE, MPI_STATUS_IGNORE) == 0);
     moved(&file, "COLL", 'W', 8);
-    REQUIRE(MPI_File_write_at(file.handle, 8 * rank, "The End!", 8, MPI_BYTE, MPI_STATUS_IGNORE) == 0);
+    REQUIRE(MPI_File_write_at(file.handle, 8 * (size + rank), "The End!", 8, MPI_BYTE, MPI_STATUS_IGNORE) == 0);
     moved(&file, "INDEP", 'W', 8);
     MPI_File_sync(file.handle);
     tally("MPIIO_SYNCS", 1);
