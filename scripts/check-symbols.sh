@@ -10,7 +10,8 @@ symbols_of() { nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $3); print $3 }
 
 symbols_of "$library" >"$work/ours"
 # Ours may be a name of MPI's, of the C library's, or begin with weir_.
-grep -vE '^(P?MPI_[A-Z]|weir_)' "$work/ours" >"$work/others" || true
+# (__isoc23_* are the C library's own, but only of newer ones than this machine may have.)
+grep -vE '^(P?MPI_[A-Z]|weir_|__isoc[0-9]+_)' "$work/ours" >"$work/others" || true
 for path in $(ldd "$library" | awk '/\/lib/ { print ($2 == "=>" ? $3 : $1) }'); do
     symbols_of "$path"
 done | sort -u >"$work/system"

@@ -29,13 +29,12 @@ pub(super) fn begin(lane: &Lane) {
 }
 
 /// The owner's burst and bin, both of which a call belongs to.
-pub(crate) struct Activity(&'static Lane);
+pub(crate) struct Activity<'a>(&'a Lane);
 
-impl Activity {
+impl<'a> Activity<'a> {
     /// `None` when the burst or the bin changes with the call.
     #[inline(always)]
-    pub(super) fn continues(start: u64, end: u64) -> Option<Activity> {
-        let lane = words::<Own>();
+    pub(super) fn continues(lane: &'a Lane, start: u64, end: u64) -> Option<Activity<'a>> {
         let within = start <= lane.bursts.deadline_ticks.load(Relaxed) && end < Own::state().bin_end.load(Relaxed);
         within.then_some(Activity(lane))
     }
@@ -51,7 +50,7 @@ impl Activity {
 
 /// The owner did something.
 pub(super) fn own(write: bool, start: u64, end: u64, bytes: u64) {
-    match Activity::continues(start, end) {
+    match Activity::continues(words::<Own>(), start, end) {
         Some(activity) => activity.note(write, end, bytes),
         None => own_changes(write, start, end, bytes),
     }

@@ -28,19 +28,30 @@ pub(crate) enum Class {
     Nonblocking = tally::MPIIO_NONBLOCKING,
 }
 
+/// A function that moves data.
+pub(crate) struct Op {
+    name: Name,
+    direction: Direction,
+}
+
+impl Op {
+    pub(crate) const fn new(name: &str, direction: Direction) -> Op {
+        Op { name: Name::new(name), direction }
+    }
+}
+
 /// A call that returned: what, when, how much.
-pub(crate) struct Call<'a> {
-    pub(crate) op: &'a Name,
-    pub(crate) direction: Direction,
+pub(crate) struct Call {
+    pub(crate) op: &'static Op,
     pub(crate) start_ticks: u64,
     pub(crate) end_ticks: u64,
     pub(crate) bytes: u64,
 }
 
-impl Call<'_> {
+impl Call {
     #[inline(always)]
     pub(super) fn write(&self) -> bool {
-        self.direction == Direction::Write
+        self.op.direction == Direction::Write
     }
 
     #[inline(always)]
@@ -76,10 +87,17 @@ pub(super) fn pick(block: &Block, write: bool, read_index: usize, write_index: u
 
 /// Time inside calls, end of the last one, and the histogram of latencies.
 #[inline(always)]
-pub(super) fn note_times<A: Access>(module: Module, call: &Call, time: &Cell, end: &Cell, inside_ticks: u64) {
+pub(super) fn note_times<A: Access>(
+    lane: &Lane,
+    module: Module,
+    call: &Call,
+    time: &Cell,
+    end: &Cell,
+    inside_ticks: u64,
+) {
     A::add(time, inside_ticks);
     A::put(end, call.end_ticks);
-    let histogram = &lane::words::<A>().histograms[2 * module as usize + usize::from(call.write())];
+    let histogram = &lane.histograms[2 * module as usize + usize::from(call.write())];
     // SAFETY: there is a bin for every value.
     A::add(unsafe { histogram.latency_ticks.get_unchecked(bin(call.duration())) }, 1);
 }
@@ -111,7 +129,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
     note_direction::<A>(block, POSIX_LAST_DIRECTION, POSIX_RW_SWITCHES, write);
     let time = pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME);
     let end = pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP);
-    note_times::<A>(Module::Posix, call, time, end, duration);
+    note_times::<A>(lane::words::<A>(), Module::Posix, call, time, end, duration);
     note_offset::<A>(block, write, offset, call.bytes);
     match thread.caller.get() {
         Caller::App => {
@@ -136,7 +154,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
 #[inline(always)]
 fn note_duration<A: Access>(kind: usize, block: &'static Block, call: &Call, attention: &Cell) {
     if call.duration() > attention.load(Relaxed) {
-        lane::attend::<A>(kind, block, Some(call.op), call.start_ticks, call.duration(), call.bytes);
+        lane::attend::<A>(kind, block, Some(&call.op.name), call.start_ticks, call.duration(), call.bytes);
     }
 }
 
@@ -179,7 +197,7 @@ fn stdio_in<A: Access>(block: &'static Block, call: &Call) {
     A::count(kind, block, call.bytes, call.start_ticks);
     let time = pick(block, write, STDIO_F_READ_TIME, STDIO_F_WRITE_TIME);
     let end = pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP);
-    note_times::<A>(Module::Stdio, call, time, end, call.duration());
+    note_times::<A>(lane::words::<A>(), Module::Stdio, call, time, end, call.duration());
     A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
     note_duration::<A>(kind, block, call, pick(block, write, STDIO_READ_ATTENTION, STDIO_WRITE_ATTENTION));
 }
@@ -198,7 +216,7 @@ fn mpiio_in<A: Access>(block: &'static Block, thread: &Thread, class: Class, cal
     note_direction::<A>(block, MPIIO_LAST_DIRECTION, MPIIO_RW_SWITCHES, write);
     let time = pick(block, write, MPIIO_F_READ_TIME, MPIIO_F_WRITE_TIME);
     let end = pick(block, write, MPIIO_F_READ_END_TIMESTAMP, MPIIO_F_WRITE_END_TIMESTAMP);
-    note_times::<A>(Module::Mpiio, call, time, end, inside_ticks);
+    note_times::<A>(lane::words::<A>(), Module::Mpiio, call, time, end, inside_ticks);
     if class == Class::Collective || class == Class::Split {
         note_collective::<A>(block, thread, call, inside_ticks);
     }
@@ -236,7 +254,7 @@ fn keep_collective<A: Access>(collectives: &Collectives, block: &Block, thread: 
     let Some(entry) = collectives.list.get(collectives.count.load(Relaxed) as usize) else { return };
     entry.sequence.store(sequence, Relaxed);
     entry.file.store(block.file.load(Relaxed), Relaxed);
-    call.op.store(&entry.op);
+    call.op.name.store(&entry.op);
     entry.start_ticks.store(call.start_ticks, Relaxed);
     entry.end_ticks.store(call.end_ticks, Relaxed);
     entry.bytes.store(call.bytes, Relaxed);

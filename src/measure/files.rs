@@ -86,11 +86,25 @@ pub(crate) fn of_fd(module: Module, fd: c_int) -> Option<&'static Block> {
     let entry = FDS.get(fd as u32 as usize)?;
     let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
     let block = place.load(Relaxed);
-    if block.addr() > 1 {
+    if is_known(block) {
         // SAFETY: a block of the mapped record, never unmapped.
         return Some(unsafe { &*block });
     }
     if block.is_null() { adopt(module, fd) } else { None }
+}
+
+/// The address of the counters behind a descriptor, if they are known: for the hot path.
+#[inline(always)]
+pub(crate) fn at_once(module: Module, fd: c_int) -> *const Block {
+    let Some(entry) = FDS.get(fd as u32 as usize) else { return std::ptr::null() };
+    let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
+    place.load(Relaxed)
+}
+
+/// Whether that address is one.
+#[inline(always)]
+pub(crate) fn is_known(block: *const Block) -> bool {
+    block.addr() > 1
 }
 
 /// As [`of_fd`], but a descriptor nobody has looked at stays unknown.
@@ -104,7 +118,7 @@ pub(crate) fn known_stream(fd: c_int) -> Option<&'static Block> {
 
 fn known(block: *mut Block) -> Option<&'static Block> {
     // SAFETY: a block of the mapped record, never unmapped.
-    (block.addr() > 1).then(|| unsafe { &*block })
+    is_known(block).then(|| unsafe { &*block })
 }
 
 /// A descriptor that was opened where nobody looked (before `MPI_Init`, by another library's own system

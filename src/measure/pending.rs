@@ -1,8 +1,7 @@
 //! Nonblocking operations that have not completed. A request is known by its value, so it does not
 //! matter where the program keeps it or how often it copied it.
 
-use super::data::{self, Call, Class, Direction};
-use super::lane::Name;
+use super::data::{self, Call, Class, Op};
 use super::record;
 use crate::shim::caller::Thread;
 use std::sync::Mutex;
@@ -18,8 +17,7 @@ const MOST: usize = 4096;
 pub(crate) struct Pending {
     request: usize,
     pub(crate) block: &'static Block,
-    pub(crate) op: &'static Name,
-    pub(crate) direction: Direction,
+    pub(crate) op: &'static Op,
     pub(crate) bytes: u64,
     pub(crate) start_ticks: u64,
     /// Time spent in the call that issued it.
@@ -48,24 +46,17 @@ pub(crate) fn issue(request: usize, pending: Pending) -> Option<Pending> {
 impl Pending {
     pub(crate) fn new(
         block: &'static Block,
-        op: &'static Name,
-        direction: Direction,
+        op: &'static Op,
         bytes: u64,
         start_ticks: u64,
         issue_ticks: u64,
     ) -> Pending {
-        Pending { request: 0, block, op, direction, bytes, start_ticks, issue_ticks }
+        Pending { request: 0, block, op, bytes, start_ticks, issue_ticks }
     }
 
     /// Counts it: it ended now, and the program spent `wait_ticks` waiting for it.
     pub(crate) fn complete(&self, thread: &Thread, end_ticks: u64, wait_ticks: u64) {
-        let call = Call {
-            op: self.op,
-            direction: self.direction,
-            start_ticks: self.start_ticks,
-            end_ticks,
-            bytes: self.bytes,
-        };
+        let call = Call { op: self.op, start_ticks: self.start_ticks, end_ticks, bytes: self.bytes };
         data::mpiio(thread, self.block, Class::Nonblocking, &call, self.issue_ticks + wait_ticks);
     }
 }

@@ -16,8 +16,8 @@ use weir_profile::tally;
 
 /// The run of calls of a kind, if this call belongs to it.
 #[inline(always)]
-fn run_of(kind: usize, block: &Block, bytes: u64) -> Option<&'static Run> {
-    let run = &words::<Own>().runs[kind];
+fn run_of<'a>(lane: &'a Lane, kind: usize, block: &Block, bytes: u64) -> Option<&'a Run> {
+    let run = &lane.runs[kind];
     let same_file = run.address.load(Relaxed) == std::ptr::from_ref(block).addr() as u64;
     (same_file && run.bytes.load(Relaxed) == bytes).then_some(run)
 }
@@ -30,24 +30,26 @@ fn same_direction(block: &Block, last: usize, write: bool) -> bool {
 /// A POSIX call of the program's own.
 #[inline(always)]
 pub(crate) fn posix_by_app(block: &'static Block, call: &Call, offset: Option<u64>) -> bool {
+    let lane = words::<Own>();
     let write = call.write();
-    let Some(run) = run_of(tally::POSIX_BY_APP + usize::from(write), block, call.bytes) else { return false };
-    let Some(activity) = Activity::continues(call.start_ticks, call.end_ticks) else { return false };
+    let Some(run) = run_of(lane, tally::POSIX_BY_APP + usize::from(write), block, call.bytes) else { return false };
+    let Some(activity) = Activity::continues(lane, call.start_ticks, call.end_ticks) else { return false };
     let attention = pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION);
     if !same_direction(block, POSIX_LAST_DIRECTION, write) || call.duration() > attention.load(Relaxed) {
         return false;
     }
     Own::add(&run.calls, 1);
     activity.note(write, call.end_ticks, call.bytes);
-    posix_details(block, call, offset);
+    posix_details(lane, block, call, offset);
     true
 }
 
 /// A POSIX call of the MPI library's, beneath a call of the program's.
 #[inline(always)]
 pub(crate) fn posix_by_mpi(thread: &Thread, block: &'static Block, call: &Call, offset: Option<u64>) -> bool {
+    let lane = words::<Own>();
     let write = call.write();
-    let Some(run) = run_of(tally::POSIX_BY_MPI + usize::from(write), block, call.bytes) else { return false };
+    let Some(run) = run_of(lane, tally::POSIX_BY_MPI + usize::from(write), block, call.bytes) else { return false };
     let longest = pick(block, write, POSIX_F_MAX_READ_TIME, POSIX_F_MAX_WRITE_TIME);
     if !same_direction(block, POSIX_LAST_DIRECTION, write) || call.duration() > longest.load(Relaxed) {
         return false;
@@ -55,25 +57,26 @@ pub(crate) fn posix_by_mpi(thread: &Thread, block: &'static Block, call: &Call, 
     Own::add(&run.calls, 1);
     thread.file_ticks.set(thread.file_ticks.get().wrapping_add(call.duration()));
     thread.file_bytes.set(thread.file_bytes.get().wrapping_add(call.bytes));
-    posix_details(block, call, offset);
+    posix_details(lane, block, call, offset);
     true
 }
 
 #[inline(always)]
-fn posix_details(block: &'static Block, call: &Call, offset: Option<u64>) {
+fn posix_details(lane: &Lane, block: &'static Block, call: &Call, offset: Option<u64>) {
     let write = call.write();
     let time = pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME);
     let end = pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP);
-    data::note_times::<Own>(Module::Posix, call, time, end, call.duration());
+    data::note_times::<Own>(lane, Module::Posix, call, time, end, call.duration());
     data::note_offset::<Own>(block, write, offset, call.bytes);
 }
 
 /// A call on a stream.
 #[inline(always)]
 pub(crate) fn stdio(block: &'static Block, call: &Call) -> bool {
+    let lane = words::<Own>();
     let write = call.write();
-    let Some(run) = run_of(tally::STDIO + usize::from(write), block, call.bytes) else { return false };
-    let Some(activity) = Activity::continues(call.start_ticks, call.end_ticks) else { return false };
+    let Some(run) = run_of(lane, tally::STDIO + usize::from(write), block, call.bytes) else { return false };
+    let Some(activity) = Activity::continues(lane, call.start_ticks, call.end_ticks) else { return false };
     if call.duration() > pick(block, write, STDIO_READ_ATTENTION, STDIO_WRITE_ATTENTION).load(Relaxed) {
         return false;
     }
@@ -81,23 +84,24 @@ pub(crate) fn stdio(block: &'static Block, call: &Call) -> bool {
     activity.note(write, call.end_ticks, call.bytes);
     let time = pick(block, write, STDIO_F_READ_TIME, STDIO_F_WRITE_TIME);
     let end = pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP);
-    data::note_times::<Own>(Module::Stdio, call, time, end, call.duration());
+    data::note_times::<Own>(lane, Module::Stdio, call, time, end, call.duration());
     true
 }
 
 /// A blocking call of `MPI_File_*`.
 #[inline(always)]
 pub(crate) fn mpiio(thread: &Thread, block: &'static Block, class: Class, call: &Call) -> bool {
+    let lane = words::<Own>();
     let write = call.write();
-    let Some(run) = run_of(class as usize + usize::from(write), block, call.bytes) else { return false };
-    let Some(activity) = Activity::continues(call.start_ticks, call.end_ticks) else { return false };
+    let Some(run) = run_of(lane, class as usize + usize::from(write), block, call.bytes) else { return false };
+    let Some(activity) = Activity::continues(lane, call.start_ticks, call.end_ticks) else { return false };
     let attention = pick(block, write, MPIIO_READ_ATTENTION, MPIIO_WRITE_ATTENTION);
     if !same_direction(block, MPIIO_LAST_DIRECTION, write) || call.duration() > attention.load(Relaxed) {
         return false;
     }
     if class == Class::Collective {
         let sequence = word(block, MPIIO_COLL_SEQUENCE).load(Relaxed).wrapping_add(1);
-        let stride = words::<Own>().collectives.stride.load(Relaxed);
+        let stride = lane.collectives.stride.load(Relaxed);
         if sequence & stride.wrapping_sub(1) == 0 {
             return false;
         }
@@ -110,6 +114,6 @@ pub(crate) fn mpiio(thread: &Thread, block: &'static Block, class: Class, call: 
     activity.note(write, call.end_ticks, call.bytes);
     let time = pick(block, write, MPIIO_F_READ_TIME, MPIIO_F_WRITE_TIME);
     let end = pick(block, write, MPIIO_F_READ_END_TIMESTAMP, MPIIO_F_WRITE_END_TIMESTAMP);
-    data::note_times::<Own>(Module::Mpiio, call, time, end, call.duration());
+    data::note_times::<Own>(lane, Module::Mpiio, call, time, end, call.duration());
     true
 }

@@ -8,9 +8,8 @@ use super::wrap::{c_name, real_function};
 use crate::abi::{self, Handle};
 use crate::clock::ticks;
 use crate::lifecycle::armed;
-use crate::measure::data::{self, Call, Class, Direction, Meta};
+use crate::measure::data::{self, Call, Class, Direction, Meta, Op};
 use crate::measure::handles::{self, Open};
-use crate::measure::lane::Name;
 use crate::measure::pending::{self, Pending};
 use crate::measure::{files, steady};
 use crate::config;
@@ -52,28 +51,24 @@ macro_rules! data_call {
     (@ [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*)
         $p:literal $name:ident $s:literal $finish:ident $direction:ident $class:ident) => {
         real_function!(c_name!($p, stringify!($name), $s), fn($($arg: $type),*) -> c_int, missing(NAME));
-        static OP: Name = Name::new(concat!("MPI_File_", stringify!($name), $s));
+        static OP: Op = Op::new(concat!("MPI_File_", stringify!($name), $s), Direction::$direction);
 
         #[unsafe(export_name = concat!($p, stringify!($name), $s))]
         pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
-            if armed() && Thread::current().caller.get() == Caller::App {
-                // SAFETY: the program's own call.
-                unsafe { measured($($arg),*) }
-            } else {
-                // SAFETY: the program's own call.
-                unsafe { real($($arg),*) }
-            }
+            // SAFETY: the program's own call.
+            if armed() { unsafe { measured($($arg),*) } } else { unsafe { real($($arg),*) } }
         }
 
         #[inline(never)]
         unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
-            let thread = Thread::current();
-            let start = enter(thread);
+            if Thread::current().caller.get() != Caller::App {
+                // SAFETY: the program's own call.
+                return unsafe { real($($arg),*) };
+            }
+            let start = enter();
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
-            $finish::<{ Direction::$direction as usize }, { Class::$class as usize }>(
-                thread, start, answer, &OP, $fh, $n as u64, $ty, $last as usize,
-            )
+            $finish::<{ Class::$class as usize }>(start, answer, &OP, $fh, $n as u64, $ty, $last as usize)
         }
         pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
     };
@@ -140,26 +135,17 @@ data_calls! {
 macro_rules! file_call {
     ($p:literal $name:ident, [$fh:ident $extra:expr] ($($arg:ident: $type:ty),*), $finish:ident) => {
         real_function!(c_name!($p, stringify!($name)), fn($($arg: $type),*) -> c_int, missing(NAME));
-        static OP: Name = Name::new(concat!("MPI_File_", stringify!($name)));
 
         #[unsafe(export_name = concat!($p, stringify!($name)))]
         pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
-            if armed() && Thread::current().caller.get() == Caller::App {
+            if !armed() || Thread::current().caller.get() != Caller::App {
                 // SAFETY: the program's own call.
-                unsafe { measured($($arg),*) }
-            } else {
-                // SAFETY: the program's own call.
-                unsafe { real($($arg),*) }
+                return unsafe { real($($arg),*) };
             }
-        }
-
-        #[inline(never)]
-        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
-            let thread = Thread::current();
-            let start = enter(thread);
+            let start = enter();
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
-            $finish(thread, start, answer, &OP, $fh, $extra);
+            $finish(Thread::current(), start, answer, $fh, $extra);
             answer
         }
         pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
@@ -184,12 +170,30 @@ macro_rules! file_calls {
 }
 
 file_calls! {
-    read_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Read as usize] split_end;
-    write_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Write as usize] split_end;
-    read_at_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Read as usize] split_end;
-    write_at_all_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Write as usize] split_end;
-    read_ordered_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Read as usize] split_end;
-    write_ordered_end: (fh: File, buf: Buffer, st: Place), [fh Direction::Write as usize] split_end;
+    read_all_end: (fh: File, buf: Buffer, st: Place), [fh {
+        static OP: Op = Op::new("MPI_File_read_all_end", Direction::Read);
+        &OP
+    }] split_end;
+    write_all_end: (fh: File, buf: Buffer, st: Place), [fh {
+        static OP: Op = Op::new("MPI_File_write_all_end", Direction::Write);
+        &OP
+    }] split_end;
+    read_at_all_end: (fh: File, buf: Buffer, st: Place), [fh {
+        static OP: Op = Op::new("MPI_File_read_at_all_end", Direction::Read);
+        &OP
+    }] split_end;
+    write_at_all_end: (fh: File, buf: Buffer, st: Place), [fh {
+        static OP: Op = Op::new("MPI_File_write_at_all_end", Direction::Write);
+        &OP
+    }] split_end;
+    read_ordered_end: (fh: File, buf: Buffer, st: Place), [fh {
+        static OP: Op = Op::new("MPI_File_read_ordered_end", Direction::Read);
+        &OP
+    }] split_end;
+    write_ordered_end: (fh: File, buf: Buffer, st: Place), [fh {
+        static OP: Op = Op::new("MPI_File_write_ordered_end", Direction::Write);
+        &OP
+    }] split_end;
     sync: (fh: File), [fh 0] synced;
     set_size: (fh: File, size: i64), [fh 0] resized;
     preallocate: (fh: File, size: i64), [fh 0] resized;
@@ -216,7 +220,8 @@ const fn copy(row: &Row) -> Row {
 
 /// The program is about to enter MPI.
 #[inline(always)]
-pub(super) fn enter(thread: &Thread) -> u64 {
+pub(super) fn enter() -> u64 {
+    let thread = Thread::current();
     thread.caller.set(Caller::Mpi);
     thread.file_ticks.set(0);
     thread.file_bytes.set(0);
@@ -229,10 +234,6 @@ fn leave(thread: &Thread) -> u64 {
     let end = ticks();
     thread.caller.set(Caller::App);
     end
-}
-
-const fn direction(index: usize) -> Direction {
-    if index == Direction::Write as usize { Direction::Write } else { Direction::Read }
 }
 
 const fn class(index: usize) -> Class {
@@ -257,82 +258,82 @@ fn unknown_file() -> Option<&'static Block> {
     })
 }
 
+/// A call returned an error; passes it on.
 #[cold]
 #[inline(never)]
-fn failed(thread: &Thread, fh: File) {
+fn failed(fh: File, answer: c_int) -> c_int {
     if let Some(open) = handles::find(fh) {
-        data::count(thread, open.block(), MPIIO_ERRORS);
+        data::count(Thread::current(), open.block(), MPIIO_ERRORS);
     }
+    answer
 }
 
 /// A blocking data call returned.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn blocking<const DIRECTION: usize, const CLASS: usize>(
-    thread: &Thread,
+fn blocking<const CLASS: usize>(
     start_ticks: u64,
     answer: c_int,
-    op: &'static Name,
+    op: &'static Op,
     fh: File,
     count: u64,
     datatype: Handle,
     _status: usize,
 ) -> c_int {
+    let thread = Thread::current();
     let end_ticks = leave(thread);
-    let (direction, class) = (direction(DIRECTION), class(CLASS));
+    if answer != 0 {
+        return failed(fh, answer);
+    }
     if thread.owner_calls() == 0
-        && answer == 0
         && let Some(block) = handles::find_at_once(fh)
         && let Some(size) = known_type_size(datatype)
     {
-        let call = Call { op, direction, start_ticks, end_ticks, bytes: count.wrapping_mul(size) };
-        if steady::mpiio(thread, block, class, &call) {
-            return answer;
+        let call = Call { op, start_ticks, end_ticks, bytes: count.wrapping_mul(size) };
+        if steady::mpiio(thread, block, class(CLASS), &call) {
+            return 0;
         }
     }
-    done::<DIRECTION, CLASS>(start_ticks, end_ticks, answer, op, fh, count, datatype)
+    done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype)
 }
 
-/// The general way; passes the answer on.
+/// The general way; answers that the call succeeded. Its arguments fit into registers, so that the hot
+/// path need not keep anything for it.
 #[cold]
 #[inline(never)]
-fn done<const DIRECTION: usize, const CLASS: usize>(
+fn done<const CLASS: usize>(
     start_ticks: u64,
     end_ticks: u64,
-    answer: c_int,
-    op: &'static Name,
+    op: &'static Op,
     fh: File,
     count: u64,
     datatype: Handle,
 ) -> c_int {
     let thread = Thread::current();
-    if answer != 0 {
-        failed(thread, fh);
-    } else if let Some(block) = block_of(fh) {
+    if let Some(block) = block_of(fh) {
         let bytes = count.wrapping_mul(type_size(thread, datatype));
-        let call = Call { op, direction: direction(DIRECTION), start_ticks, end_ticks, bytes };
+        let call = Call { op, start_ticks, end_ticks, bytes };
         data::mpiio(thread, block, class(CLASS), &call, end_ticks.wrapping_sub(start_ticks));
     }
-    answer
+    std::hint::black_box(0)
 }
 
 /// A nonblocking call was issued; it is counted when it completes.
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-fn nonblocking<const DIRECTION: usize, const CLASS: usize>(
-    thread: &Thread,
+fn nonblocking<const CLASS: usize>(
     start_ticks: u64,
     answer: c_int,
-    op: &'static Name,
+    op: &'static Op,
     fh: File,
     count: u64,
     datatype: Handle,
     request: usize,
 ) -> c_int {
+    let thread = Thread::current();
     let issued_ticks = leave(thread);
     if answer != 0 {
-        failed(thread, fh);
-        return answer;
+        return failed(fh, answer);
     }
     let Some(block) = block_of(fh) else { return answer };
     let bytes = count.wrapping_mul(type_size(thread, datatype));
@@ -340,7 +341,7 @@ fn nonblocking<const DIRECTION: usize, const CLASS: usize>(
     let request = unsafe { abi::current().load_handle(std::ptr::with_exposed_provenance(request)) };
     let issue_ticks = issued_ticks.wrapping_sub(start_ticks);
     shield((), || {
-        let pending = Pending::new(block, op, direction(DIRECTION), bytes, start_ticks, issue_ticks);
+        let pending = Pending::new(block, op, bytes, start_ticks, issue_ticks);
         let untracked = if request == abi::current().request_null {
             Some(pending)
         } else {
@@ -356,20 +357,19 @@ fn nonblocking<const DIRECTION: usize, const CLASS: usize>(
 /// The first half of a split collective returned.
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
-fn split_begin<const DIRECTION: usize, const CLASS: usize>(
-    thread: &Thread,
+fn split_begin<const CLASS: usize>(
     start_ticks: u64,
     answer: c_int,
-    _op: &'static Name,
+    _op: &'static Op,
     fh: File,
     count: u64,
     datatype: Handle,
     _: usize,
 ) -> c_int {
+    let thread = Thread::current();
     let end_ticks = leave(thread);
     if answer != 0 {
-        failed(thread, fh);
-        return answer;
+        return failed(fh, answer);
     }
     if let Some(Open { split, .. }) = handles::find(fh) {
         split.start_ticks.store(start_ticks, Relaxed);
@@ -382,10 +382,11 @@ fn split_begin<const DIRECTION: usize, const CLASS: usize>(
 }
 
 /// The second half returned: now the call is complete.
-fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, op: &'static Name, fh: File, direction_index: usize) {
+fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, fh: File, op: &'static Op) {
     let end_ticks = leave(thread);
     if answer != 0 {
-        return failed(thread, fh);
+        failed(fh, answer);
+        return;
     }
     let Some(open) = handles::find(fh) else { return };
     let split = &open.split;
@@ -397,7 +398,7 @@ fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, op: &'static Nam
     thread.file_bytes.set(thread.file_bytes.get() + split.file_bytes.load(Relaxed));
     let bytes = split.bytes.load(Relaxed);
     let inside = split.inside_ticks.load(Relaxed) + end_ticks.wrapping_sub(second_ticks);
-    let call = Call { op, direction: direction(direction_index), start_ticks, end_ticks, bytes };
+    let call = Call { op, start_ticks, end_ticks, bytes };
     data::mpiio(thread, open.block(), Class::Split, &call, inside);
 }
 
@@ -407,7 +408,7 @@ const NO: usize = usize::MAX;
 fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, counter: usize) -> Option<u64> {
     let end = leave(thread);
     if answer != 0 {
-        failed(thread, fh);
+        failed(fh, answer);
         return None;
     }
     let block = block_of(fh)?;
@@ -415,23 +416,23 @@ fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, counter: usize) -
     Some(end)
 }
 
-fn synced(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, _: usize) {
+fn synced(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
     if let Some(end) = noted(thread, start, answer, fh, MPIIO_SYNCS) {
         data::activity(thread, start, end);
     }
 }
 
-fn resized(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, _: usize) {
+fn resized(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
     noted(thread, start, answer, fh, MPIIO_RESIZES);
 }
 
-fn view_set(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, info: Handle) {
+fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {
     if noted(thread, start, answer, fh, MPIIO_VIEWS).is_some() {
         note_hints(thread, fh, info);
     }
 }
 
-fn info_set(thread: &Thread, start: u64, answer: c_int, _: &'static Name, fh: File, info: Handle) {
+fn info_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {
     if noted(thread, start, answer, fh, NO).is_some() {
         note_hints(thread, fh, info);
     }

@@ -6,9 +6,8 @@ use super::wrap::{c_name, real_function};
 use crate::arch;
 use crate::clock::ticks;
 use crate::lifecycle::armed;
-use crate::measure::data::{self, Call, Direction};
+use crate::measure::data::{self, Call, Direction, Op};
 use crate::measure::{files, steady};
-use crate::measure::lane::Name;
 use libc::{aiocb, c_int, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 use std::sync::Mutex;
 use weir_profile::counters::{Module, posix::POSIX_ERRORS};
@@ -22,8 +21,17 @@ pub(super) fn missing<R: From<i8>>() -> R {
     R::from(-1)
 }
 
-/// For a call that continues at the file's position.
-const AT_POSITION: off64_t = -1;
+/// Where a call is, as one word: -1 at the file's position.
+#[inline(always)]
+fn or_position(offset: Option<u64>) -> i64 {
+    offset.map_or(-1, |offset| offset as i64)
+}
+
+/// `preadv2` and `pwritev2` take -1 for the file's position.
+#[inline(always)]
+fn if_given(offset: i64) -> Option<u64> {
+    if offset < 0 { None } else { Some(offset as u64) }
+}
 
 /// Rows `function(arguments): direction, offset`. The first argument is the descriptor.
 macro_rules! data_calls {
@@ -31,7 +39,7 @@ macro_rules! data_calls {
         mod $name {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
-            static OP: Name = Name::new(stringify!($name));
+            static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> ssize_t {
@@ -43,26 +51,26 @@ macro_rules! data_calls {
             /// but reading the clock.
             #[inline(never)]
             unsafe extern "C" fn measured($fd: c_int $(, $arg: $type)*) -> ssize_t {
-                let thread = Thread::current();
-                let by = thread.owner_calls();
-                let Some(block) = files::known_fd($fd).filter(|_| by <= 1) else {
+                let block = files::at_once(Module::Posix, $fd);
+                if Thread::current().owner_calls() > 1 || !files::is_known(block) {
                     // SAFETY: the program's own call.
                     return unsafe { looked_at($fd $(, $arg)*) };
-                };
+                }
+                // SAFETY: a block of the mapped record, never unmapped.
+                let block = unsafe { &*block };
                 let start_ticks = arch::cycles();
                 // SAFETY: the program's own call.
                 let moved = unsafe { real($fd $(, $arg)*) };
                 let end_ticks = arch::cycles();
-                let direction = Direction::$direction;
-                let call = Call { op: &OP, direction, start_ticks, end_ticks, bytes: moved as u64 };
-                let offset = offset($offset);
                 // A negative answer is the size of no run.
-                let steady = if by == 0 {
-                    steady::posix_by_app(block, &call, offset)
+                let call = Call { op: &OP, start_ticks, end_ticks, bytes: moved as u64 };
+                let thread = Thread::current();
+                let steady = if thread.owner_calls() == 0 {
+                    steady::posix_by_app(block, &call, $offset)
                 } else {
-                    steady::posix_by_mpi(thread, block, &call, offset)
+                    steady::posix_by_mpi(thread, block, &call, $offset)
                 };
-                if steady { moved } else { done(block, &OP, direction, start_ticks, end_ticks, moved, $offset) }
+                if steady { moved } else { done(block, &OP, start_ticks, end_ticks, moved, or_position($offset)) }
             }
 
             /// Any other thread or file.
@@ -75,7 +83,7 @@ macro_rules! data_calls {
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let moved = unsafe { real($fd $(, $arg)*) };
-                    return done(block, &OP, Direction::$direction, start, ticks(), moved, $offset);
+                    return done(block, &OP, start, ticks(), moved, or_position($offset));
                 }
                 // SAFETY: the program's own call.
                 unsafe { real($fd $(, $arg)*) }
@@ -85,53 +93,49 @@ macro_rules! data_calls {
 }
 
 data_calls! {
-    read(fd: c_int, buf: *mut c_void, n: size_t): Read, AT_POSITION;
-    write(fd: c_int, buf: *const c_void, n: size_t): Write, AT_POSITION;
-    pread(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t): Read, offset;
-    pwrite(fd: c_int, buf: *const c_void, n: size_t, offset: off_t): Write, offset;
-    pread64(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t): Read, offset;
-    pwrite64(fd: c_int, buf: *const c_void, n: size_t, offset: off64_t): Write, offset;
-    readv(fd: c_int, iov: *const iovec, n: c_int): Read, AT_POSITION;
-    writev(fd: c_int, iov: *const iovec, n: c_int): Write, AT_POSITION;
-    preadv(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Read, offset;
-    pwritev(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Write, offset;
-    preadv64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Read, offset;
-    pwritev64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Write, offset;
-    preadv2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Read, offset;
-    pwritev2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Write, offset;
-    preadv64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Read, offset;
-    pwritev64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Write, offset;
+    read(fd: c_int, buf: *mut c_void, n: size_t): Read, None;
+    write(fd: c_int, buf: *const c_void, n: size_t): Write, None;
+    pread(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t): Read, Some(offset as u64);
+    pwrite(fd: c_int, buf: *const c_void, n: size_t, offset: off_t): Write, Some(offset as u64);
+    pread64(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t): Read, Some(offset as u64);
+    pwrite64(fd: c_int, buf: *const c_void, n: size_t, offset: off64_t): Write, Some(offset as u64);
+    readv(fd: c_int, iov: *const iovec, n: c_int): Read, None;
+    writev(fd: c_int, iov: *const iovec, n: c_int): Write, None;
+    preadv(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Read, Some(offset as u64);
+    pwritev(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Write, Some(offset as u64);
+    preadv64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Read, Some(offset as u64);
+    pwritev64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Write, Some(offset as u64);
+    preadv2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Read, if_given(offset);
+    pwritev2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Write, if_given(offset);
+    preadv64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Read, if_given(offset);
+    pwritev64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Write, if_given(offset);
     // What `-D_FORTIFY_SOURCE` makes of read and pread.
-    __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t): Read, AT_POSITION;
-    __pread_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t, room: size_t): Read, offset;
-    __pread64_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t, room: size_t): Read, offset;
+    __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t): Read, None;
+    __pread_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t, room: size_t): Read, Some(offset as u64);
+    __pread64_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t, room: size_t): Read, Some(offset as u64);
 }
 
-#[inline(always)]
-fn offset(offset: off64_t) -> Option<u64> {
-    if offset < 0 { None } else { Some(offset as u64) }
-}
-
-/// A data call returned `moved` bytes, or an error; passes that on.
+/// A data call returned `moved` bytes, or an error; passes that on. Its arguments fit into registers, so
+/// that the hot path need not keep anything for it.
 #[cold]
 #[inline(never)]
 fn done(
     block: &'static Block,
-    op: &'static Name,
-    direction: Direction,
+    op: &'static Op,
     start_ticks: u64,
     end_ticks: u64,
     moved: ssize_t,
-    at: off64_t,
+    offset: i64,
 ) -> ssize_t {
     let thread = Thread::current();
     if moved < 0 {
         data::count(thread, block, POSIX_ERRORS);
     } else {
-        let call = Call { op, direction, start_ticks, end_ticks, bytes: moved as u64 };
-        data::posix(thread, block, &call, offset(at));
+        let call = Call { op, start_ticks, end_ticks, bytes: moved as u64 };
+        data::posix(thread, block, &call, if_given(offset));
     }
-    moved
+    // Were it known that this is what came in, the hot path would keep it and not jump here.
+    std::hint::black_box(moved)
 }
 
 /// An asynchronous call under way; it is counted by `aio_return`.
@@ -175,10 +179,10 @@ fn returned(control: *const aiocb, moved: ssize_t) {
         Some(list.swap_remove(index))
     });
     if let Some(a) = found {
-        static READ: Name = Name::new("aio_read");
-        static WRITE: Name = Name::new("aio_write");
+        static READ: Op = Op::new("aio_read", Direction::Read);
+        static WRITE: Op = Op::new("aio_write", Direction::Write);
         let op = if a.direction == Direction::Read { &READ } else { &WRITE };
-        done(a.block, op, a.direction, a.start_ticks, ticks(), moved, a.offset as off64_t);
+        done(a.block, op, a.start_ticks, ticks(), moved, a.offset as i64);
     }
 }
 

@@ -149,7 +149,7 @@ fn open(
         if armed() { mpi_block(name) } else { None }
     });
     let Some(block) = block else { return as_mpi(real) };
-    let start = enter(thread);
+    let start = enter();
     let answer = real();
     let end = ticks();
     thread.caller.set(Caller::App);
@@ -202,7 +202,7 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     let block = handles::find(handle).map(|open| open.block());
     // The handle may be used again by another thread as soon as the real call is done with it.
     shield((), || handles::remove(handle));
-    let start = enter(thread);
+    let start = enter();
     let answer = real();
     let end = ticks();
     thread.caller.set(Caller::App);
@@ -223,7 +223,7 @@ fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int
     if !armed() || thread.caller.get() != Caller::App {
         return real();
     }
-    let start = enter(thread);
+    let start = enter();
     let answer = real();
     let end = ticks();
     thread.caller.set(Caller::App);

@@ -6,9 +6,8 @@ use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::clock::ticks;
 use crate::lifecycle::armed;
-use crate::measure::data::{self, Call, Direction, Meta};
+use crate::measure::data::{self, Call, Direction, Meta, Op};
 use crate::measure::{files, steady};
-use crate::measure::lane::Name;
 use libc::{FILE, c_char, c_int, c_long, c_void, off_t, off64_t, size_t, ssize_t};
 use weir_profile::counters::{Module, stdio::*};
 use weir_profile::layout::Block;
@@ -51,27 +50,18 @@ pub(super) fn of_stream(stream: *mut FILE) -> Option<&'static Block> {
 
 /// A data call returned; `bytes` is `None` when it failed or met the end of the file.
 #[inline(always)]
-pub(super) fn done(block: &'static Block, op: &'static Name, direction: Direction, start_ticks: u64, bytes: Option<u64>) {
-    let call = Call { op, direction, start_ticks, end_ticks: ticks(), bytes: bytes.unwrap_or(0) };
-    let thread = Thread::current();
-    if thread.owner_calls() != 0 || !steady::stdio(block, &call) {
-        note(thread, block, op, direction, start_ticks, call.end_ticks, call.bytes);
+pub(super) fn done(block: &'static Block, op: &'static Op, start_ticks: u64, bytes: Option<u64>) {
+    let call = Call { op, start_ticks, end_ticks: ticks(), bytes: bytes.unwrap_or(0) };
+    if Thread::current().owner_calls() != 0 || !steady::stdio(block, &call) {
+        note(block, op, start_ticks, call.end_ticks, call.bytes);
     }
 }
 
-/// The general way. Its arguments come one by one: gathered, they would be written to memory.
+/// The general way.
 #[cold]
 #[inline(never)]
-fn note(
-    thread: &Thread,
-    block: &'static Block,
-    op: &'static Name,
-    direction: Direction,
-    start_ticks: u64,
-    end_ticks: u64,
-    bytes: u64,
-) {
-    data::stdio(thread, block, &Call { op, direction, start_ticks, end_ticks, bytes });
+fn note(block: &'static Block, op: &'static Op, start_ticks: u64, end_ticks: u64, bytes: u64) {
+    data::stdio(Thread::current(), block, &Call { op, start_ticks, end_ticks, bytes });
 }
 
 /// Rows `function(arguments) -> answer: stream, direction, bytes it moved`.
@@ -81,7 +71,7 @@ macro_rules! data_calls {
         mod $name {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
-            static OP: Name = Name::new(stringify!($name));
+            static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> $answer {
@@ -95,7 +85,7 @@ macro_rules! data_calls {
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let $result = unsafe { real($($arg),*) };
-                    done(block, &OP, Direction::$direction, start, $bytes);
+                    done(block, &OP, start, $bytes);
                     return $result;
                 }
                 // SAFETY: the program's own call.

@@ -6,8 +6,7 @@ use super::stdio::{done, observing, of_stream};
 use super::wrap::{c_name, real_function};
 use crate::arch::variadic;
 use crate::clock::ticks;
-use crate::measure::data::Direction;
-use crate::measure::lane::Name;
+use crate::measure::data::{Direction, Op};
 use libc::{FILE, c_char, c_int, c_void};
 
 type VaList = *mut c_void;
@@ -18,7 +17,7 @@ macro_rules! list_calls {
         mod $name {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> c_int, -1);
-            static OP: Name = Name::new(stringify!($name));
+            static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
             pub(super) unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> c_int {
@@ -37,18 +36,18 @@ list_calls! {
     __isoc23_vfscanf as scan(stream: *mut FILE, format: *const c_char, list: VaList): Read;
 }
 
-fn print(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
+fn print(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
     if observing() && let Some(block) = of_stream(stream) {
         let start = ticks();
         let printed = real();
-        done(block, op, Direction::Write, start, u64::try_from(printed).ok());
+        done(block, op, start, u64::try_from(printed).ok());
         return printed;
     }
     real()
 }
 
 /// How many bytes a scan consumed is seen from the position before and after.
-fn scan(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
+fn scan(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
     if observing() && let Some(block) = of_stream(stream) {
         // SAFETY: the program's stream; asking for the position changes nothing.
         let before = unsafe { libc::ftello(stream) };
@@ -56,7 +55,7 @@ fn scan(op: &'static Name, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c
         let items = real();
         // SAFETY: as above.
         let after = unsafe { libc::ftello(stream) };
-        done(block, op, Direction::Read, start, u64::try_from(after - before).ok());
+        done(block, op, start, u64::try_from(after - before).ok());
         return items;
     }
     real()

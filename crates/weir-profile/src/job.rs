@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Ends the name of every record.
-pub const RECORD_SUFFIX: &str = ".rec";
+const RECORD_SUFFIX: &str = ".rec";
 /// Begins the name of a job's folder of records.
 pub const FOLDER_PREFIX: &str = ".weir-";
 /// Begins the name of a profile.
@@ -50,7 +50,7 @@ pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Merged, Error> {
     folder.merge(dir, None)
 }
 
-/// Merges a single record, as a job of which nothing else is known. Nothing is written or removed.
+/// Merges a single record, as a job of which nothing else is known.
 pub fn merge_record(path: &Path) -> Result<Profile, Error> {
     let mut folder = Folder::default();
     folder.entries.insert(path.to_path_buf(), Entry::read(path, &Observer::new(false)));
@@ -103,13 +103,17 @@ impl Folder {
             let reason = self.entries.values().find_map(|entry| entry.head.as_ref().err());
             return Err(reason.cloned().unwrap_or_else(|| Error::new(dir, "holds no records")));
         };
+        let mut merged = Vec::with_capacity(records.len());
         for (path, head, fate) in records {
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 let what = "merging took too long; the records are kept for `weir report`";
                 return Err(Error::new(dir, what));
             }
             match Record::read(path) {
-                Ok(record) => merger.add(&record, fate),
+                Ok(record) => {
+                    merger.add(&record, fate);
+                    merged.push(path.to_path_buf());
+                }
                 Err(error) => merger.add_damaged(Some(head.rank), error.to_string()),
             }
         }
@@ -119,8 +123,7 @@ impl Folder {
             }
         }
         let did_io = heads.iter().any(|head| head.blocks > 0);
-        let paths = self.entries.keys().cloned().collect();
-        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), records: paths })
+        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), records: merged })
     }
 }
 
@@ -160,7 +163,7 @@ impl Merged {
         Ok(path)
     }
 
-    /// The folder goes only when nothing else is in it. What cannot be removed is merely left behind.
+    /// What could not be read stays (a newer Weir may read it), and so does the folder then.
     fn remove_records(&self) {
         for record in &self.records {
             let _ = fs::remove_file(record);
@@ -227,13 +230,13 @@ pub struct Found {
 /// What a `WEIR_DIR` holds; a job's own folder is found as well.
 pub fn find(dir: &Path) -> Result<Found, Error> {
     let paths = list(dir)?;
-    if paths.iter().any(|path| is_record(path)) {
-        return Ok(Found { folders: vec![dir.to_path_buf()], profiles: Vec::new() });
-    }
     let named = |path: &PathBuf, prefix: &str, suffix: &str| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with(prefix) && name.ends_with(suffix))
     };
+    if dir.canonicalize().is_ok_and(|dir| named(&dir, FOLDER_PREFIX, "")) {
+        return Ok(Found { folders: vec![dir.to_path_buf()], profiles: Vec::new() });
+    }
     let folders =
         paths.iter().filter(|path| named(path, FOLDER_PREFIX, "") && path.is_dir()).cloned().collect();
     let profiles = paths.iter().filter(|path| named(path, PROFILE_PREFIX, ".json")).cloned().collect();
@@ -249,7 +252,7 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-pub fn is_record(path: &Path) -> bool {
+fn is_record(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == &RECORD_SUFFIX[1..])
 }
 

@@ -237,7 +237,8 @@ fn every_end_has_its_name() {
     let over = merge_folder(&scratch.job(), true).unwrap();
     assert_eq!(over.profile.ranks[5].ended, Killed, "its launcher has ended");
     over.write(&scratch.0).unwrap().unwrap();
-    assert!(find(&scratch.0).unwrap().folders.is_empty());
+    let left: Vec<_> = fs::read_dir(scratch.job()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["6-host-99-0.rec"], "what could not be read stays");
 }
 
 #[test]
@@ -320,6 +321,15 @@ fn a_job_without_io_writes_nothing() {
     }
     assert_eq!(finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200)), Ok(None));
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn files_that_merely_look_like_records_are_left_alone() {
+    let scratch = Scratch::new("foreign");
+    fs::write(scratch.0.join("sound.rec"), "somebody else's").unwrap();
+    let found = find(&scratch.0).unwrap();
+    assert!(found.folders.is_empty() && found.profiles.is_empty());
+    assert_eq!(find(&scratch.job()).unwrap().folders, [scratch.job()]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Line {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Match {
     winner: Option<JobId>,
     /// The result stands until this time, not included.
@@ -94,13 +94,19 @@ impl Tournament {
         }
     }
 
+    /// Replays the matches of the job, up to the first whose result stays and is not about the job:
+    /// nothing changes for those above.
     fn replay(&mut self, now_ns: u64, job: JobId, winner: Option<JobId>) {
         let mut node = self.matches.len() / 2 + job.index();
         self.matches[node] = Match { winner, until_ns: u64::MAX };
         while node > 1 {
             self.advance(node ^ 1, now_ns);
             node /= 2;
+            let before = self.matches[node];
             self.play(node, now_ns);
+            if self.matches[node] == before && before.winner != Some(job) {
+                break;
+            }
         }
     }
 

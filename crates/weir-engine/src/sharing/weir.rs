@@ -123,7 +123,7 @@ struct Ledger {
     jobs: u64,
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
-    /// When each waiting job is expected to be overdue.
+    /// When to look whether a job that waits is overdue.
     deadlines: BTreeSet<(u64, JobId)>,
     /// Over the past phases of all jobs: their number, what they moved, the compute time before them.
     phases: f64,
@@ -160,6 +160,7 @@ impl Ledger {
     }
 
     fn leave(&mut self, job: JobId) {
+        self.forget_deadline(job);
         self.jobs -= 1;
         self.sum_of_fractions -= self.standings[job.index()].fraction;
     }
@@ -189,38 +190,51 @@ impl Ledger {
         self.sum_of_fractions += fraction - standing.fraction;
         standing.fraction = fraction;
         standing.overdue &= fraction >= limit;
-        if let Some(deadline_ns) = standing.deadline_ns.take() {
-            self.deadlines.remove(&(deadline_ns, job));
-        }
         if !served && !standing.overdue {
             let deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
-            standing.deadline_ns = Some(deadline_ns);
-            self.deadlines.insert((deadline_ns, job));
+            self.look_by(job, deadline_ns);
         }
+        let standing = &self.standings[job.index()];
         let (lift, weight) = if standing.overdue { (OVERDUE, 1.0) } else { (0.0, self.weight(job, desk)) };
         let slope = if served { 0.0 } else { growth * weight };
         Line { value: lift + fraction * weight, slope, at_ns: now_ns }
     }
 
-    /// A waiting job whose time has come. The limit moves, so a deadline is only when to look.
+    /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
+    fn look_by(&mut self, job: JobId, deadline_ns: u64) {
+        let before = self.standings[job.index()].deadline_ns;
+        if before.is_none_or(|before_ns| before_ns > deadline_ns) {
+            self.forget_deadline(job);
+            self.deadlines.insert((deadline_ns, job));
+            self.standings[job.index()].deadline_ns = Some(deadline_ns);
+        }
+    }
+
+    fn forget_deadline(&mut self, job: JobId) {
+        if let Some(deadline_ns) = self.standings[job.index()].deadline_ns.take() {
+            self.deadlines.remove(&(deadline_ns, job));
+        }
+    }
+
+    /// A waiting job whose time has come.
     fn next_overdue(&mut self, desk: &Desk) -> Option<JobId> {
         let limit = self.limit();
         while let Some(&(deadline_ns, job)) = self.deadlines.first()
             && deadline_ns <= desk.now_ns
         {
-            self.deadlines.remove(&(deadline_ns, job));
-            let life_ns = life_ns(desk.job(job), desk.now_ns);
+            self.forget_deadline(job);
             let standing = &mut self.standings[job.index()];
+            if standing.stalled_since_ns.is_none() || standing.overdue {
+                continue;
+            }
+            let life_ns = life_ns(desk.job(job), desk.now_ns);
             let fraction = standing.stalled_at_ns(desk.now_ns) / life_ns;
             if fraction >= limit {
                 standing.overdue = true;
-                standing.deadline_ns = None;
                 return Some(job);
             }
             let wait_ns = ((limit - fraction) * life_ns).max(life_ns * 1e-4);
-            let deadline_ns = desk.now_ns.saturating_add(wait_ns as u64 + 1);
-            standing.deadline_ns = Some(deadline_ns);
-            self.deadlines.insert((deadline_ns, job));
+            self.look_by(job, desk.now_ns.saturating_add(wait_ns as u64 + 1));
         }
         None
     }
@@ -259,9 +273,6 @@ impl Ledger {
         standing.stop_stall(desk.now_ns);
         standing.overdue = false;
         standing.reported_bytes = 0;
-        if let Some(deadline_ns) = standing.deadline_ns.take() {
-            self.deadlines.remove(&(deadline_ns, job));
-        }
     }
 
     /// The part of the bandwidth that the job can use: as told, or as seen next to the best.
