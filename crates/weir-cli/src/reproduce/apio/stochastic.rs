@@ -11,13 +11,13 @@ const HOUR_S: f64 = 3600.0;
 
 /// `scores[set][policy]`, means over the repetitions, and the worst ratio of `apio-barrier`'s
 /// SysEfficiency to `minmax`'s in a single run.
-struct Result {
+struct Findings {
     shape: Shape,
     scores: Vec<Vec<Score>>,
     worst: f64,
 }
 
-impl Result {
+impl Findings {
     fn of(&self, set: usize, kind: PolicyKind) -> Score {
         self.scores[set][position(kind)]
     }
@@ -58,7 +58,7 @@ fn run(
     unit_s: f64,
     shapes: &[Shape],
     repetitions: usize,
-) -> Vec<Result> {
+) -> Vec<Findings> {
     let runs = context.map(label, shapes.len() * sets.len() * repetitions, |index| {
         let (shape, set) = (shapes[index / repetitions / sets.len()], index / repetitions % sets.len());
         let seed = context.seed.wrapping_mul(1_000_003).wrapping_add(index as u64);
@@ -78,21 +78,21 @@ fn one_run(index: usize, set: &Set, shape: Shape, unit_s: f64, seed: u64) -> Vec
     POLICIES.iter().map(run).collect()
 }
 
-fn summary(shape: Shape, runs: &[Vec<Score>], repetitions: usize) -> Result {
+fn summary(shape: Shape, runs: &[Vec<Score>], repetitions: usize) -> Findings {
     let of_set = |runs: &[Vec<Score>]| {
         let of_policy = |policy: usize| Score::mean(&runs.iter().map(|run| run[policy]).collect::<Vec<_>>());
         (0..POLICIES.len()).map(of_policy).collect()
     };
     let (barrier, online) = (position(PolicyKind::ApioBarrier), position(BIOS));
     let ratio = |run: &Vec<Score>| run[barrier].sys_efficiency / run[online].sys_efficiency;
-    Result {
+    Findings {
         shape,
         scores: runs.chunks(repetitions).map(of_set).collect(),
         worst: runs.iter().map(ratio).fold(f64::INFINITY, f64::min),
     }
 }
 
-fn table(result: &Result, sets: &[Set], unit: &str, repetitions: usize) -> Table {
+fn table(result: &Findings, sets: &[Set], unit: &str, repetitions: usize) -> Table {
     let mut columns = vec!["set".to_owned(), "load".to_owned(), "bound".to_owned()];
     columns.extend(POLICIES.iter().map(PolicyKind::to_string));
     let row = |(set, scores): (&Set, &Vec<Score>)| {
@@ -113,11 +113,11 @@ fn table(result: &Result, sets: &[Set], unit: &str, repetitions: usize) -> Table
     }
 }
 
-fn figures(results: &[Result]) -> Vec<Figure> {
+fn figures(results: &[Findings]) -> Vec<Figure> {
     let compared = [PolicyKind::Apio, PolicyKind::ApioBarrier, BIOS, PolicyKind::Weir];
-    let figure = |id: &str, results: &[Result], efficiency: bool| {
+    let figure = |id: &str, results: &[Findings], efficiency: bool| {
         let pick = |score: Score| if efficiency { score.sys_efficiency } else { score.dilation };
-        let series = |result: &Result, kind: PolicyKind| Series {
+        let series = |result: &Findings, kind: PolicyKind| Series {
             name: if results.len() == 1 {
                 kind.to_string()
             } else {
@@ -145,12 +145,12 @@ fn figures(results: &[Result]) -> Vec<Figure> {
 }
 
 /// Equal to the fourth digit is not worse.
-fn superior(result: &Result, kind: PolicyKind, name: &str) -> Claim {
+fn superior(result: &Findings, kind: PolicyKind, name: &str) -> Claim {
     let sets = result.scores.len();
-    let differs_by = |a: f64, b: f64| a - b >= -5e-5;
+    let not_below = |a: f64, b: f64| a - b >= -5e-5;
     let efficient =
-        |&i: &usize| differs_by(result.of(i, kind).sys_efficiency, result.of(i, BIOS).sys_efficiency);
-    let fair = |&i: &usize| differs_by(result.of(i, BIOS).dilation, result.of(i, kind).dilation);
+        |&i: &usize| not_below(result.of(i, kind).sys_efficiency, result.of(i, BIOS).sys_efficiency);
+    let fair = |&i: &usize| not_below(result.of(i, BIOS).dilation, result.of(i, kind).dilation);
     let (more_efficient, fairer) = ((0..sets).filter(efficient).count(), (0..sets).filter(fair).count());
     let gain = |i: usize| result.of(i, kind).sys_efficiency / result.of(i, BIOS).sys_efficiency - 1.0;
     let slower = |i: usize| result.of(i, kind).dilation / result.of(i, BIOS).dilation - 1.0;
@@ -167,7 +167,7 @@ fn superior(result: &Result, kind: PolicyKind, name: &str) -> Claim {
     }
 }
 
-fn congestion(sets: &[Set], result: &Result) -> Claim {
+fn congestion(sets: &[Set], result: &Findings) -> Claim {
     let loads: Vec<String> = sets.iter().map(|set| format!("{:.2}", set.load())).collect();
     let efficiency = |i: usize| result.of(i, BIOS).sys_efficiency;
     Claim {
@@ -182,7 +182,7 @@ fn congestion(sets: &[Set], result: &Result) -> Claim {
     }
 }
 
-fn two_factors(results: &[Result]) -> Claim {
+fn two_factors(results: &[Findings]) -> Claim {
     let worst = results.iter().map(|result| result.worst).fold(f64::INFINITY, f64::min);
     Claim {
         text: "APIO is within two factors of online scheduling (Theorem 1)".into(),
@@ -192,8 +192,8 @@ fn two_factors(results: &[Result]) -> Claim {
     }
 }
 
-fn symmetric(results: &[Result]) -> Claim {
-    let mean = |result: &Result| {
+fn symmetric(results: &[Findings]) -> Claim {
+    let mean = |result: &Findings| {
         let of = |i: usize| result.of(i, PolicyKind::Apio).sys_efficiency / result.of(i, BIOS).sys_efficiency;
         (0..result.scores.len()).map(of).sum::<f64>() / result.scores.len() as f64
     };
