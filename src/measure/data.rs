@@ -38,6 +38,11 @@ impl Op {
     pub(crate) const fn new(name: &str, direction: Direction) -> Op {
         Op { name: Name::new(name), direction }
     }
+
+    #[inline(always)]
+    pub(super) fn writes(&self) -> bool {
+        self.direction == Direction::Write
+    }
 }
 
 /// A call that returned: what, when, how much.
@@ -51,7 +56,7 @@ pub(crate) struct Call {
 impl Call {
     #[inline(always)]
     pub(super) fn write(&self) -> bool {
-        self.op.direction == Direction::Write
+        self.op.writes()
     }
 
     #[inline(always)]

@@ -68,13 +68,6 @@ pub(crate) fn find(handle: usize) -> Option<&'static Open> {
     None
 }
 
-/// The counters of the open file with that handle, if it is where one looks first.
-#[inline(always)]
-pub(crate) fn find_at_once(handle: usize) -> Option<&'static Block> {
-    let open = &OPEN[first_place(handle)];
-    (open.handle.load(Acquire) == handle).then(|| open.block())
-}
-
 impl Open {
     #[inline(always)]
     pub(crate) fn block(&self) -> &'static Block {

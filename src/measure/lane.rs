@@ -1,7 +1,7 @@
 //! A lane's counters, and how they are updated: the owner's with plain loads and stores and by runs of
 //! like calls, those of all other threads with atomic additions.
 
-use super::activity;
+use super::{activity, steady};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use weir_profile::layout::*;
@@ -119,11 +119,26 @@ pub(crate) fn words<A: Access>() -> &'static Lane {
 fn begin_run(kind: usize, block: &'static Block, bytes: u64, start_ticks: u64) {
     let lane = words::<Own>();
     flush_run(kind, lane);
+    end_opposite_runs(kind, lane, block);
     let run = &lane.runs[kind];
     run.block.store(block.lane.load(Relaxed) >> 1, Relaxed);
     run.bytes.store(bytes, Relaxed);
     run.address.store(std::ptr::from_ref(block).expose_provenance() as u64, Relaxed);
     note_start(kind, block, start_ticks);
+}
+
+/// A file that was read is written, or the other way round: calls as before would change direction again
+/// and must not pass for more of the same.
+fn end_opposite_runs(kind: usize, lane: &Lane, block: &Block) {
+    let address = std::ptr::from_ref(block).addr() as u64;
+    for (other, run) in lane.runs.iter().enumerate() {
+        let opposite = KINDS[other].module == KINDS[kind].module && KINDS[other].write != KINDS[kind].write;
+        if opposite && run.address.load(Relaxed) == address {
+            flush_run(other, lane);
+            run.address.store(0, Relaxed);
+            steady::forget();
+        }
+    }
 }
 
 fn flush_run(kind: usize, lane: &Lane) {

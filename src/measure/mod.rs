@@ -24,4 +24,5 @@ pub(crate) fn forget() {
     handles::forget();
     pending::forget();
     lane::forget();
+    steady::forget();
 }

@@ -61,6 +61,14 @@ impl Thread {
         mode.wrapping_sub(OWNER.load(Relaxed))
     }
 
+    /// The program calls MPI.
+    #[inline(always)]
+    pub(crate) fn enter_mpi(&self) {
+        self.caller.set(Caller::Mpi);
+        self.file_ticks.set(0);
+        self.file_bytes.set(0);
+    }
+
     pub(crate) fn owns_lane(&self) -> bool {
         u64::from(self.own_generation.get()) << 32 == OWNER.load(Relaxed)
     }

@@ -6,15 +6,17 @@ use super::real::{Row, Slot};
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::abi::{self, Handle};
+use crate::arch;
 use crate::clock::ticks;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Class, Direction, Meta, Op};
 use crate::measure::handles::{self, Open};
 use crate::measure::pending::{self, Pending};
-use crate::measure::{files, steady};
+use crate::measure::files;
+use crate::measure::steady::{self, Same};
 use crate::config;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::counters::{Module, mpiio::*};
 use weir_profile::layout::Block;
 
@@ -59,8 +61,11 @@ macro_rules! data_call {
             if armed() { unsafe { measured($($arg),*) } } else { unsafe { real($($arg),*) } }
         }
 
+        measured_call! { $finish [$fh $n $ty $last] ($($arg: $type),*) $direction $class }
+
+        /// Any thread and any caller.
         #[inline(never)]
-        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+        unsafe extern "C" fn looked_at($($arg: $type),*) -> c_int {
             if Thread::current().caller.get() != Caller::App {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
@@ -71,6 +76,42 @@ macro_rules! data_call {
             $finish::<{ Class::$class as usize }>(start, answer, &OP, $fh, $n as u64, $ty, $last as usize)
         }
         pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
+    };
+}
+
+/// What an armed wrapper does: for a blocking call of the owner of the first lane, nothing before the
+/// real call but to say who is calling and to read the clock.
+macro_rules! measured_call {
+    (blocking [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*) $direction:ident $class:ident) => {
+        #[inline(never)]
+        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+            if Thread::current().owner_calls() != 0 {
+                // SAFETY: the program's own call.
+                return unsafe { looked_at($($arg),*) };
+            }
+            Thread::current().enter_mpi();
+            let start_ticks = arch::cycles();
+            // SAFETY: the program's own call.
+            let answer = unsafe { real($($arg),*) };
+            let end_ticks = arch::cycles();
+            let thread = Thread::current();
+            thread.caller.set(Caller::App);
+            if answer != 0 {
+                return failed($fh, answer);
+            }
+            let same = Same { fh: $fh, datatype: $ty, count: $n as u64 };
+            if steady::mpiio(thread, Class::$class, &OP, start_ticks, end_ticks, same) {
+                return answer;
+            }
+            done::<{ Class::$class as usize }>(start_ticks, end_ticks, &OP, $fh, $n as u64, $ty)
+        }
+    };
+    ($finish:ident $roles:tt ($($arg:ident: $type:ty),*) $direction:ident $class:ident) => {
+        #[inline(always)]
+        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+            // SAFETY: the program's own call.
+            unsafe { looked_at($($arg),*) }
+        }
     };
 }
 
@@ -221,10 +262,7 @@ const fn copy(row: &Row) -> Row {
 /// The program is about to enter MPI.
 #[inline(always)]
 pub(super) fn enter() -> u64 {
-    let thread = Thread::current();
-    thread.caller.set(Caller::Mpi);
-    thread.file_ticks.set(0);
-    thread.file_bytes.set(0);
+    Thread::current().enter_mpi();
     ticks()
 }
 
@@ -269,7 +307,6 @@ fn failed(fh: File, answer: c_int) -> c_int {
 }
 
 /// A blocking data call returned.
-#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn blocking<const CLASS: usize>(
     start_ticks: u64,
@@ -280,21 +317,8 @@ fn blocking<const CLASS: usize>(
     datatype: Handle,
     _status: usize,
 ) -> c_int {
-    let thread = Thread::current();
-    let end_ticks = leave(thread);
-    if answer != 0 {
-        return failed(fh, answer);
-    }
-    if thread.owner_calls() == 0
-        && let Some(block) = handles::find_at_once(fh)
-        && let Some(size) = known_type_size(datatype)
-    {
-        let call = Call { op, start_ticks, end_ticks, bytes: count.wrapping_mul(size) };
-        if steady::mpiio(thread, block, class(CLASS), &call) {
-            return 0;
-        }
-    }
-    done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype)
+    let end_ticks = leave(Thread::current());
+    if answer != 0 { failed(fh, answer) } else { done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype) }
 }
 
 /// The general way; answers that the call succeeded. Its arguments fit into registers, so that the hot
@@ -311,9 +335,12 @@ fn done<const CLASS: usize>(
 ) -> c_int {
     let thread = Thread::current();
     if let Some(block) = block_of(fh) {
-        let bytes = count.wrapping_mul(type_size(thread, datatype));
+        let bytes = count.wrapping_mul(type_size(datatype));
         let call = Call { op, start_ticks, end_ticks, bytes };
         data::mpiio(thread, block, class(CLASS), &call, end_ticks.wrapping_sub(start_ticks));
+        if thread.owns_lane() {
+            steady::remember(class(CLASS), op, Same { fh, datatype, count }, block);
+        }
     }
     std::hint::black_box(0)
 }
@@ -336,7 +363,7 @@ fn nonblocking<const CLASS: usize>(
         return failed(fh, answer);
     }
     let Some(block) = block_of(fh) else { return answer };
-    let bytes = count.wrapping_mul(type_size(thread, datatype));
+    let bytes = count.wrapping_mul(type_size(datatype));
     // SAFETY: the call succeeded, so the program's place holds a request.
     let request = unsafe { abi::current().load_handle(std::ptr::with_exposed_provenance(request)) };
     let issue_ticks = issued_ticks.wrapping_sub(start_ticks);
@@ -374,7 +401,7 @@ fn split_begin<const CLASS: usize>(
     if let Some(Open { split, .. }) = handles::find(fh) {
         split.start_ticks.store(start_ticks, Relaxed);
         split.inside_ticks.store(end_ticks.wrapping_sub(start_ticks), Relaxed);
-        split.bytes.store(count.wrapping_mul(type_size(thread, datatype)), Relaxed);
+        split.bytes.store(count.wrapping_mul(type_size(datatype)), Relaxed);
         split.file_ticks.store(thread.file_ticks.get(), Relaxed);
         split.file_bytes.store(thread.file_bytes.get(), Relaxed);
     }
@@ -447,54 +474,9 @@ pub(super) fn note_hints(thread: &Thread, fh: File, info: Handle) {
     }
 }
 
-/// Sizes of the datatypes the owner's thread used last. A handle is used again only after `MPI_Type_free`,
-/// which clears its entry.
-struct KnownType {
-    handle: AtomicUsize,
-    size_bytes: AtomicU64,
-}
-const KNOWN_TYPES: usize = 64;
-static TYPES: [KnownType; KNOWN_TYPES] =
-    [const { KnownType { handle: AtomicUsize::new(0), size_bytes: AtomicU64::new(0) } }; KNOWN_TYPES];
-
-#[inline(always)]
-fn place_of_type(datatype: Handle) -> &'static KnownType {
-    &TYPES[((datatype >> 4) ^ datatype) & (KNOWN_TYPES - 1)]
-}
-
-/// For the owner's thread only.
-#[inline(always)]
-fn known_type_size(datatype: Handle) -> Option<u64> {
-    let known = place_of_type(datatype);
-    (known.handle.load(Relaxed) == datatype).then(|| known.size_bytes.load(Relaxed))
-}
-
-fn type_size(thread: &Thread, datatype: Handle) -> u64 {
-    let known = if thread.owns_lane() { known_type_size(datatype) } else { None };
-    known.unwrap_or_else(|| learn_type(thread, place_of_type(datatype), datatype))
-}
-
-#[cold]
-#[inline(never)]
-fn learn_type(thread: &Thread, known: &KnownType, datatype: Handle) -> u64 {
+/// Size of a datatype.
+fn type_size(datatype: Handle) -> u64 {
     let abi = abi::current();
     let predefined = (abi.predefined_size)(abi.argument(datatype));
-    let size = if predefined > 0 { predefined } else { shield(0, || abi::ask_type_size(datatype)) };
-    if thread.owns_lane() {
-        known.handle.store(0, Relaxed);
-        known.size_bytes.store(size, Relaxed);
-        known.handle.store(datatype, Relaxed);
-    }
-    size
-}
-
-/// `MPI_Type_free`: the handle may come back as another type.
-pub(super) fn forget_type(datatype: Handle) {
-    let abi = abi::current();
-    let datatype = abi.argument(datatype);
-    for known in &TYPES {
-        if abi.argument(known.handle.load(Relaxed)) == datatype {
-            known.handle.store(0, Relaxed);
-        }
-    }
+    if predefined > 0 { predefined } else { shield(0, || abi::ask_type_size(datatype)) }
 }

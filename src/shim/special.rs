@@ -10,7 +10,7 @@ use crate::abi::{self, Handle};
 use crate::clock::ticks;
 use crate::lifecycle::{self, Model, armed};
 use crate::measure::data::{self, Meta};
-use crate::measure::{files, handles, pending};
+use crate::measure::{files, handles, pending, steady};
 use crate::profile;
 use std::ffi::{c_char, c_int, c_void};
 use weir_profile::counters::{Module, mpiio::*};
@@ -201,6 +201,7 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     let handle = unsafe { *fh };
     let block = handles::find(handle).map(|open| open.block());
     // The handle may be used again by another thread as soon as the real call is done with it.
+    steady::forget();
     shield((), || handles::remove(handle));
     let start = enter();
     let answer = real();
@@ -237,10 +238,10 @@ fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int
     answer
 }
 
-fn type_free(datatype: Place, real: impl FnOnce() -> c_int) -> c_int {
-    if armed() && !datatype.is_null() {
-        // SAFETY: MPI takes the address of a handle.
-        super::mpi::forget_type(unsafe { abi::current().load_handle(datatype) });
+fn type_free(_: Place, real: impl FnOnce() -> c_int) -> c_int {
+    // The handle may come back as another type.
+    if armed() {
+        steady::forget();
     }
     real()
 }
