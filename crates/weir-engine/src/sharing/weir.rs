@@ -64,19 +64,24 @@ impl Policy for Weir {
     }
 
     fn began(&mut self, job: JobId, desk: &mut Desk) {
+        self.ledger.weigh(job, desk);
         let line = self.ledger.line(job, false, desk);
         self.greedy.enter_with_cap(job, self.ledger.cap(job, desk), line, desk);
         self.settle(desk);
     }
 
-    /// Ranks are brought up to date; places change at the events that follow, or here if it turns
-    /// out that the job can use another part of the bandwidth than it was thought to.
+    /// The rank is brought up to date (late news of a job that is held: when it is served again).
+    /// Places change at the events that follow, or here if it turns out that the job can use another
+    /// part of the bandwidth than it was thought to.
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
-        let served = self.greedy.is_served(job);
         self.ledger.learn_cap(job, desk);
-        let line = self.ledger.line(job, served, desk);
+        self.ledger.weigh(job, desk);
+        if !self.greedy.is_served(job) {
+            return;
+        }
+        let line = self.ledger.line(job, true, desk);
         self.greedy.change(job, line, desk);
-        if served && desk.job(job).info.cap.is_none() {
+        if desk.job(job).info.cap.is_none() {
             self.greedy.change_cap(job, self.ledger.cap(job, desk));
             self.settle(desk);
         }
@@ -139,6 +144,8 @@ struct Standing {
     /// Stalled since then, on top; `None` while served or computing.
     stalled_since_ns: Option<u64>,
     fraction: f64,
+    /// `left^-e` as of the latest news.
+    weight: f64,
     overdue: bool,
     /// Its entry among the ledger's deadlines.
     deadline_ns: Option<u64>,
@@ -195,7 +202,7 @@ impl Ledger {
             self.look_by(job, deadline_ns);
         }
         let standing = &self.standings[job.index()];
-        let (lift, weight) = if standing.overdue { (OVERDUE, 1.0) } else { (0.0, self.weight(job, desk)) };
+        let (lift, weight) = if standing.overdue { (OVERDUE, 1.0) } else { (0.0, standing.weight) };
         let slope = if served { 0.0 } else { growth * weight };
         Line { value: lift + fraction * weight, slope, at_ns: now_ns }
     }
@@ -241,11 +248,12 @@ impl Ledger {
 
     /// `left^-e`, with volumes in units of the mean phase: `e` moves with time, and a unit of its own
     /// would let ranks of different times differ by far more than the jobs do.
-    fn weight(&self, job: JobId, desk: &Desk) -> f64 {
+    fn weigh(&mut self, job: JobId, desk: &Desk) {
         let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
         let left = self.left_bytes(desk.job(job)) / mean_bytes.max(1.0);
         let exponent = 0.45 + 8.0 * self.mean_fraction();
-        left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
+        let weight = left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT);
+        self.standings[job.index()].weight = weight;
     }
 
     /// What the phase is expected to move still.
@@ -320,5 +328,5 @@ fn life_ns(job: &Job, now_ns: u64) -> f64 {
 /// standard deviation, knowing that it has not ended yet. A smooth maximum of `ahead` and zero that
 /// is one deviation at `ahead = 0`; the exact one is 0.80 for normal, 0.87 for uniform spreads.
 fn residual(ahead: f64, deviation: f64) -> f64 {
-    (ahead + ahead.hypot(2.0 * deviation)) / 2.0
+    (ahead + (ahead * ahead + 4.0 * deviation * deviation).sqrt()) / 2.0
 }
