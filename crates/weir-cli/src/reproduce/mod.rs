@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Threads to use (the result is the same for any number)
     #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true)]
     threads: usize,
-    /// Measured bandwidth curves for the resource study: CSV of pattern, I/O nodes, bandwidth
+    /// Measured bandwidth curves for the resource study: CSV with a heading such as pattern,b1,b2,b4,b8
     #[arg(long, value_name = "CSV")]
     curves: Option<PathBuf>,
 }
