@@ -4,7 +4,7 @@
 //! load is not the least slowdown: on a resource with `k` applications whose presences add up to `P`,
 //! each is slowed by the others, which makes `(k - 1)·P` in all. So applications that are nearly always
 //! in I/O are better off in the company of few, and those that seldom are can share by many, as long
-//! as none of the former is among them. Coordinate descent on the estimate of [`super::mean_field`]
+//! as none of the former is among them. Coordinate descent on the estimate of `mean_field.rs`
 //! finds such schedules: each application in turn is put where the cost to all is least, until nobody
 //! moves.
 
