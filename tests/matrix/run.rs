@@ -95,9 +95,10 @@ impl Job {
         self
     }
 
-    /// With `weir run` in front.
-    pub(crate) fn under_weir_run(mut self) -> Self {
-        let mut front = vec![weir().into_os_string(), "run".into(), "--quiet".into()];
+    /// With `weir run --quiet` or the like in front.
+    pub(crate) fn under(mut self, subcommand: &[&str]) -> Self {
+        let mut front = vec![weir().into_os_string()];
+        front.extend(subcommand.iter().map(OsString::from));
         // By itself the command takes the library beside it.
         if std::env::var_os("WEIR_LIB").is_some() {
             front.extend(["--lib".into(), library().into_os_string()]);

