@@ -222,8 +222,10 @@ fn variants_table(sweep: &[Means], repetitions: usize) -> Table {
     }
 }
 
+type Metric = fn(&Score) -> f64;
+
 fn figures(design: &[Workload], means: &Means) -> Vec<Figure> {
-    let metrics: [(&str, &str, fn(&Score) -> f64); 2] = [
+    let metrics: [(&str, &str, Metric); 2] = [
         ("utilization", "Figure 1a", |score| score.utilization),
         ("stretch", "Figure 1b", |score| score.stretch),
     ];

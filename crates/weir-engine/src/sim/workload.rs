@@ -76,7 +76,7 @@ impl Iterator for Phases<'_> {
         match *self.program {
             Program::Listed(ref phases) => phases.get(index as usize).copied(),
             Program::Iterations { count, .. } if index / 2 >= count => None,
-            Program::Iterations { compute_ns, noise, .. } if index % 2 == 0 => {
+            Program::Iterations { compute_ns, noise, .. } if index.is_multiple_of(2) => {
                 Some(Phase::Compute { length_ns: self.noisy(compute_ns, noise) })
             }
             Program::Iterations { volume_ns, noise, .. } => {
