@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #ifdef USE_WEIR
+#define WEIR_INLINE /* runs without Weir too */
 #include "weir.h"
 #else
 #define weir_set_application(name) ((void)0)
