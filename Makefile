@@ -38,7 +38,7 @@ demo: setup-test build ## Run a checkpointing stencil under Weir on Open MPI and
 .PHONY: test
 test: setup-test venvs build ## Run all tests: units, then every MPI and language of the matrix
 	$(CARGO) test --workspace --exclude weir --quiet
-	$(CARGO) test --package weir --lib --quiet
+	$(CARGO) test --package weir --lib --test header --quiet
 	$(CARGO) test --package weir --test matrix -- --test-threads=$(JOBS)
 
 .PHONY: check
@@ -46,7 +46,7 @@ check: build ## What a reviewer runs: format, lints, docs, header, symbols, lice
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
-	scripts/check-header.sh
+	$(CARGO) test --package weir --test header --quiet
 	scripts/check-symbols.sh $(LIBWEIR)
 	scripts/check-licences.sh
 	@echo "check: all good"
