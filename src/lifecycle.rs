@@ -107,6 +107,7 @@ pub(crate) fn finalising() -> bool {
     let was_armed = STATE.compare_exchange(ARMED, DRAINING, AcqRel, Relaxed).is_ok();
     if was_armed {
         profile::mark_end(Ended::Finalized, 0);
+        measure::save();
     }
     was_armed
 }
@@ -131,6 +132,9 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
 /// The process is about to end without `MPI_Finalize`.
 pub(crate) fn exiting(code: c_int) {
     if STATE.compare_exchange(ARMED, OFF, AcqRel, Relaxed).is_ok() {
-        shield::shield((), || profile::mark_end(Ended::Exited, code));
+        shield::shield((), || {
+            profile::mark_end(Ended::Exited, code);
+            measure::save();
+        });
     }
 }

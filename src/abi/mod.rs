@@ -181,8 +181,7 @@ pub(crate) fn library_version() -> String {
         return "unknown".into();
     }
     let text = CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy();
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
-    let words: Vec<&str> = first.split([' ', '\t', ',']).filter(|word| !word.is_empty()).collect();
-    words.join(" ").replace("Version: ", "").replace("MPICH MPICH", "MPICH")
+    // "Open MPI v4.1.4, package: …", "MPICH Version:\t4.0.2\n…", "Intel(R) MPI Library 2021.19 for Linux* OS"
+    let first = text.lines().next().and_then(|line| line.split(',').next()).unwrap_or_default();
+    first.replace("Version:", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }

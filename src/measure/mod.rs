@@ -10,7 +10,7 @@ pub(crate) mod pending;
 mod record;
 pub(crate) mod steady;
 
-pub(crate) use record::{ensure, header, with_header};
+pub(crate) use record::{ensure, header, save, with_header};
 
 /// Ready for a new generation.
 pub(crate) fn reset() {

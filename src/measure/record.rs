@@ -1,8 +1,9 @@
 //! The mapped file that holds the record, and the blocks handed out from it.
 //!
 //! Made at the first I/O of the process. The disk space is reserved before it is mapped, so that a full
-//! disk shows here and not as a SIGBUS in the middle of a call. If it cannot be had, the record lives
-//! in plain memory: everything works but what needs the file.
+//! disk shows here and not as a SIGBUS in the middle of a call. On a file system that cannot map files
+//! the record lives in memory and is written when it ends; when there can be no file at all, everything
+//! works but the profile.
 
 use crate::{abi, config, lifecycle, profile};
 use std::ffi::CString;
@@ -20,8 +21,10 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 const CHUNK_BYTES: usize = 64 << 10;
 
 struct Mapping {
-    /// -1 when the record lives in memory alone.
+    /// -1 when there is no file.
     fd: libc::c_int,
+    /// Whether the record is a mapping of the file.
+    shared: bool,
     reserved_bytes: usize,
     mapped_bytes: usize,
 }
@@ -102,9 +105,12 @@ pub(crate) fn ensure() -> bool {
         profile::no_record(&path, &error);
         -1
     });
-    let mut mapping = Mapping { fd, reserved_bytes, mapped_bytes: 0 };
+    let mut mapping = Mapping { fd, shared: fd >= 0, reserved_bytes, mapped_bytes: 0 };
     if !mapping.extend(base.cast(), first_bytes) {
-        return false;
+        mapping.shared = false;
+        if !mapping.extend(base.cast(), first_bytes) {
+            return false;
+        }
     }
     // SAFETY: mapped and zeroed just now.
     write_header(unsafe { &*base.cast::<Header>() }, first_bytes);
@@ -112,6 +118,7 @@ pub(crate) fn ensure() -> bool {
     BASE.store(base.cast(), Release);
     drop(slot);
     super::lane::begin();
+    save();
     if config::get(|c| c.signals) {
         profile::watch_signals();
     }
@@ -152,24 +159,60 @@ impl Mapping {
         if bytes > self.reserved_bytes {
             return false;
         }
-        let (flags, offset) = if self.fd >= 0 {
+        let (fd, flags, offset) = if self.shared {
             // SAFETY: our own descriptor.
             if at > 0 && unsafe { libc::posix_fallocate(self.fd, at as libc::off_t, more as libc::off_t) } != 0 {
                 return false;
             }
-            (libc::MAP_SHARED | libc::MAP_FIXED, at as libc::off_t)
+            (self.fd, libc::MAP_SHARED | libc::MAP_FIXED, at as libc::off_t)
         } else {
-            (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED, 0)
+            (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED, 0)
         };
         // SAFETY: replaces a part of our own reservation that nobody uses yet.
         let mapped = unsafe {
-            libc::mmap(base.add(at).cast(), more, libc::PROT_READ | libc::PROT_WRITE, flags, self.fd, offset)
+            libc::mmap(base.add(at).cast(), more, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset)
         };
         if mapped == libc::MAP_FAILED {
             return false;
         }
         self.mapped_bytes = bytes;
         true
+    }
+}
+
+/// Writes a record that is not mapped to its file; one that is needs nothing, except on NFS, where other
+/// machines see a mapping late.
+pub(crate) fn save() {
+    let slot = locked();
+    let (Some(mapping), base) = (slot.as_ref(), BASE.load(Acquire)) else { return };
+    if mapping.fd < 0 || base.is_null() {
+        return;
+    }
+    if mapping.shared {
+        if is_on_nfs(mapping.fd) {
+            // SAFETY: our own mapping.
+            unsafe { libc::msync(base.cast(), mapping.mapped_bytes, libc::MS_SYNC) };
+        }
+        return;
+    }
+    let mut at = 0;
+    while at < mapping.mapped_bytes {
+        // SAFETY: our own mapping and descriptor.
+        let written = unsafe {
+            libc::pwrite(mapping.fd, base.add(at).cast(), mapping.mapped_bytes - at, at as libc::off_t)
+        };
+        if written <= 0 {
+            return;
+        }
+        at += written as usize;
+    }
+}
+
+fn is_on_nfs(fd: libc::c_int) -> bool {
+    // SAFETY: all-zero is a valid statfs, and fstatfs fills it or says no.
+    unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(fd, &mut about) == 0 && about.f_type == libc::NFS_SUPER_MAGIC
     }
 }
 

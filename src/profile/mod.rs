@@ -114,5 +114,6 @@ pub(crate) fn write() {
 /// `weir_flush`: the clock in the record is moved on, so that what it says is true as of now.
 pub(crate) fn flush() -> bool {
     measure::with_header(|header| Moment::now().store(&header.clock_last));
+    measure::save();
     measure::header().is_some() && HAS_FILE.load(Relaxed)
 }

@@ -33,6 +33,12 @@ pub(super) fn missing(name: &CStr) -> c_int {
     abi::current().err_intern
 }
 
+/// What the small-count forms have in place of a smaller one.
+mod small {
+    pub(super) const IS_LARGE: bool = false;
+    pub(super) static SMALL: super::Slot = super::Slot::new(std::ptr::null());
+}
+
 /// One exported function: `$fh`, … name the arguments that `$finish` needs.
 macro_rules! data_call {
     (plain $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
@@ -52,7 +58,14 @@ macro_rules! data_call {
     };
     (@ [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*)
         $p:literal $name:ident $s:literal $finish:ident $direction:ident $class:ident) => {
-        real_function!(c_name!($p, stringify!($name), $s), fn($($arg: $type),*) -> c_int, missing(NAME));
+        real_function!(c_name!($p, stringify!($name), $s), fn($($arg: $type),*) -> c_int, {
+            match i32::try_from($n) {
+                // SAFETY: the small form of the function, which takes the same arguments in the same
+                // registers and reads the lower half of the count.
+                Ok(_) if IS_LARGE => unsafe { std::mem::transmute::<_, Function>(SMALL.get())($($arg),*) },
+                _ => missing(NAME),
+            }
+        });
         static OP: Op = Op::new(concat!("MPI_File_", stringify!($name), $s), Direction::$direction);
 
         #[unsafe(export_name = concat!($p, stringify!($name), $s))]
@@ -121,18 +134,26 @@ macro_rules! data_calls {
         $(mod $name {
             pub(super) mod mpi {
                 use super::super::*;
+                use super::super::small::*;
                 data_call! { $shape "MPI_File_" $name "" c_int, $finish $direction $class }
             }
             pub(super) mod pmpi {
                 use super::super::*;
+                use super::super::small::*;
                 data_call! { $shape "PMPI_File_" $name "" c_int, $finish $direction $class }
             }
+            // An MPI before version 4 has no large-count forms. A program that looks whether they are
+            // there, by a weak reference as mpi4py does, finds ours, so they must work.
             pub(super) mod mpi_c {
                 use super::super::*;
+                use super::mpi::REAL as SMALL;
+                const IS_LARGE: bool = true;
                 data_call! { $shape "MPI_File_" $name "_c" i64, $finish $direction $class }
             }
             pub(super) mod pmpi_c {
                 use super::super::*;
+                use super::pmpi::REAL as SMALL;
+                const IS_LARGE: bool = true;
                 data_call! { $shape "PMPI_File_" $name "_c" i64, $finish $direction $class }
             }
         })+

@@ -11,7 +11,7 @@ use crate::clock::ticks;
 use crate::lifecycle::{self, Model, armed};
 use crate::measure::data::{self, Meta};
 use crate::measure::{files, handles, pending, steady};
-use crate::profile;
+use crate::{measure, profile};
 use std::ffi::{c_char, c_int, c_void};
 use weir_profile::counters::{Module, mpiio::*};
 use weir_profile::layout::{Block, Ended};
@@ -125,7 +125,10 @@ fn session_finalize(_: Place, real: impl FnOnce() -> c_int) -> c_int {
 
 fn abort(_: Handle, code: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if armed() {
-        shield((), || profile::mark_end(Ended::Aborted, code));
+        shield((), || {
+            profile::mark_end(Ended::Aborted, code);
+            measure::save();
+        });
         lifecycle::switch_off();
     }
     real()

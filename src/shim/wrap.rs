@@ -8,10 +8,16 @@ macro_rules! real_function {
         type Function = unsafe extern "C" fn($($type),*) -> $answer;
 
         pub(crate) unsafe extern "C" fn stub($($arg: $type),*) -> $answer {
+            // Looked for once: a program may ask again and again for what is not there.
+            static ABSENT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+            if ABSENT.load(std::sync::atomic::Ordering::Relaxed) {
+                return $missing;
+            }
             let found = $crate::shim::shield::shield(std::ptr::null_mut(), || {
                 $crate::shim::real::find(NAME)
             });
             if found.is_null() {
+                ABSENT.store(true, std::sync::atomic::Ordering::Relaxed);
                 return $missing;
             }
             REAL.set(found);
