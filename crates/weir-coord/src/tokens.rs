@@ -1,0 +1,280 @@
+//! Bandwidth tokens: while several jobs are in I/O, the bytes they move follow their shares.
+//!
+//! This is start-time fair queueing with credits in place of a queue. Every job has a *tag*: the bytes
+//! it has spent, each divided by the share it had then. Jobs with equal tags have had what their shares
+//! say. The job with the lowest tag among those that are busy sets the *virtual time*; everybody may spend
+//! up to the tag `virtual time + lead` and then waits for the slowest. So nothing needs to be known of the storage's
+//! bandwidth: whoever is behind is never stopped, and its own pace is what lets the others go on.
+//!
+//! - A request may start while its job has spent *less* than its credit, however long it is. A job is thus ahead
+//!   by at most the lead and one request, which is the best that can be done without cutting requests.
+//! - The lead is what the storage moves in [`LEAD_NS`]: enough to never wait for a message, too little to matter.
+//! - A job alone has no limit. A job is *busy* while a request of its is inside or waits; one that has been
+//!   idle for [`IDLE_NS`] holds nobody back, and when it comes back it starts at the virtual time, without
+//!   a claim on what it left to others.
+//! - A job that is always busy but slower than its share (its own network, small requests) would hold the others back.
+//!   It shows in the sum: a meter knows what the storage can do, and what is missing is given, free of charge,
+//!   to those who wait. If the sum does not rise then, the storage cannot do more, and that is learnt instead.
+
+use crate::wire::Progress;
+use std::collections::BTreeMap;
+use weir_engine::engine::JobId;
+
+/// A credit without limit.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// How far ahead of the slowest a job may run, as time of the whole storage.
+pub const LEAD_NS: u64 = 10_000_000;
+
+/// A job whose last request ended this long ago is not busy. Shorter pauses are part of doing I/O.
+pub const IDLE_NS: u64 = 5_000_000;
+
+/// The lead while nothing is known of the storage, and the least lead there is.
+const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
+const LEAST_LEAD_BYTES: f64 = (64 << 10) as f64;
+
+#[derive(Default)]
+pub struct Tokens {
+    /// The jobs that hold a grant. Ordered, so that equal histories give equal credits.
+    accounts: BTreeMap<JobId, Account>,
+    /// The virtual time: never goes back.
+    virtual_bytes: f64,
+    meter: Meter,
+    /// Something happened since credits were last settled.
+    unsettled: bool,
+}
+
+struct Account {
+    share: f64,
+    progress: Progress,
+    tag_bytes: f64,
+    busy: bool,
+    active_ns: u64,
+    credit_bytes: u64,
+}
+
+impl Tokens {
+    /// The job is granted a share. `progress` is that of its phase so far, which was not charged here if
+    /// it was made under another grant.
+    pub fn enter(&mut self, now_ns: u64, job: JobId, share: f64, progress: Progress) {
+        let account = Account {
+            share: share.max(1e-9),
+            progress,
+            tag_bytes: self.virtual_bytes,
+            busy: true,
+            active_ns: now_ns,
+            credit_bytes: progress.spent_bytes,
+        };
+        self.accounts.insert(job, account);
+        self.unsettled = true;
+    }
+
+    /// The grant is over: held, ended or gone.
+    pub fn leave(&mut self, job: JobId) {
+        self.unsettled |= self.accounts.remove(&job).is_some();
+    }
+
+    pub fn set_share(&mut self, job: JobId, share: f64) {
+        if let Some(account) = self.accounts.get_mut(&job) {
+            account.share = share.max(1e-9);
+            self.unsettled = true;
+        }
+    }
+
+    pub fn set_all_shares(&mut self, share: f64) {
+        self.accounts.values_mut().for_each(|account| account.share = share.max(1e-9));
+        self.unsettled = true;
+    }
+
+    /// What the job has done so far in its phase. What went back is taken as no progress.
+    pub fn report(&mut self, now_ns: u64, job: JobId, progress: Progress) {
+        let Some(account) = self.accounts.get_mut(&job) else { return };
+        let before = std::mem::replace(&mut account.progress, progress);
+        let spent_bytes = progress.spent_bytes.saturating_sub(before.spent_bytes);
+        account.wake(now_ns, self.virtual_bytes, spent_bytes > 0);
+        account.tag_bytes += spent_bytes as f64 / account.share;
+        self.meter.add(progress.done_bytes.saturating_sub(before.done_bytes));
+        self.unsettled = true;
+    }
+
+    /// The cumulative bytes that the job may spend in its phase; nothing for one without a grant.
+    pub fn credit_bytes(&self, job: JobId) -> u64 {
+        self.accounts.get(&job).map_or(0, |account| account.credit_bytes)
+    }
+
+    /// Whether [`Tokens::settle`] could change something at this moment.
+    pub fn needs_settling(&self) -> bool {
+        self.unsettled
+    }
+
+    /// When to settle even if nothing is reported: a busy job may turn out idle. `None`: not needed.
+    pub fn settle_by_ns(&self) -> Option<u64> {
+        let fading = |account: &&Account| account.busy && !account.progress.is_busy();
+        let first = self.accounts.values().filter(fading).map(|account| account.active_ns).min();
+        first.filter(|_| self.accounts.len() > 1).map(|active_ns| active_ns + IDLE_NS)
+    }
+
+    /// What the storage moves now, in bytes per second.
+    pub fn bandwidth(&self) -> f64 {
+        self.meter.rate * 1e9
+    }
+
+    /// Brings the credits up to date and names the jobs whose credit changed by enough to be told.
+    pub fn settle(&mut self, now_ns: u64, mut tell: impl FnMut(JobId, u64)) {
+        self.unsettled = false;
+        let mut busy = 0u32;
+        let mut share_sum = 0.0;
+        let mut lowest_bytes = f64::INFINITY;
+        for account in self.accounts.values_mut() {
+            account.busy &= account.progress.is_busy() || now_ns < account.active_ns + IDLE_NS;
+            if account.busy {
+                busy += 1;
+                share_sum += account.share;
+                lowest_bytes = lowest_bytes.min(account.tag_bytes);
+            }
+        }
+        if lowest_bytes.is_finite() {
+            self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
+        }
+        let waits = |account: &Account| account.busy && account.progress.is_waiting();
+        let limited = busy > 1 && self.accounts.values().any(waits);
+        if let Some(free_bytes) = self.meter.look(now_ns, busy > 1, limited) {
+            self.give(free_bytes);
+        }
+        let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
+        for (&job, account) in &mut self.accounts {
+            let tag_bytes = account.tag_now(self.virtual_bytes);
+            let allowed_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * account.share).ceil();
+            // The cast saturates: below zero is nothing, infinity is no limit.
+            let credit_bytes = account.progress.spent_bytes.saturating_add(allowed_bytes as u64);
+            if account.is_news(credit_bytes, lead_bytes * account.share) {
+                account.credit_bytes = credit_bytes;
+                tell(job, credit_bytes);
+            }
+        }
+    }
+
+    /// Bytes that those who wait need not pay for, by their shares.
+    fn give(&mut self, free_bytes: f64) {
+        let waiting = || self.accounts.values().filter(|account| account.progress.is_waiting());
+        let share_sum: f64 = waiting().map(|account| account.share).sum();
+        for account in self.accounts.values_mut().filter(|account| account.progress.is_waiting()) {
+            // By share, and a tag is bytes over share: the same for everyone.
+            account.tag_bytes -= free_bytes / share_sum;
+        }
+    }
+}
+
+impl Account {
+    /// A report came: if the job was idle, what it did not use while it was is forgotten.
+    fn wake(&mut self, now_ns: u64, virtual_bytes: f64, spent: bool) {
+        if spent || self.progress.is_busy() {
+            self.tag_bytes = self.tag_now(virtual_bytes);
+            self.busy = true;
+            self.active_ns = now_ns;
+        }
+    }
+
+    fn tag_now(&self, virtual_bytes: f64) -> f64 {
+        if self.busy { self.tag_bytes } else { self.tag_bytes.max(virtual_bytes) }
+    }
+
+    /// Whether the job should hear of the credit: it waits for it, or it has less than half of its lead
+    /// left, or a limit came or went, or it has far more than it should.
+    fn is_news(&self, credit_bytes: u64, lead_bytes: f64) -> bool {
+        let told_bytes = self.credit_bytes;
+        if credit_bytes == told_bytes {
+            return false;
+        }
+        let left_bytes = told_bytes.saturating_sub(self.progress.spent_bytes) as f64;
+        if credit_bytes > told_bytes {
+            credit_bytes == UNLIMITED || self.progress.is_waiting() || left_bytes < lead_bytes / 2.0
+        } else {
+            left_bytes > 2.0 * lead_bytes
+        }
+    }
+}
+
+/// What the storage does, and what it is able to do.
+///
+/// Time is cut into windows in which there was contention all along or never. They are long enough to count
+/// [`WINDOW_STEPS`] completed requests or reports of them, so that a rate means something with large requests too.
+#[derive(Default)]
+struct Meter {
+    began_ns: u64,
+    contested: bool,
+    limited: bool,
+    steps: u32,
+    done_bytes: u64,
+    /// Given free of charge in this window.
+    free_bytes: f64,
+    /// Of the latest window, in bytes per nanosecond.
+    rate: f64,
+    /// Of the latest contested window in which nothing was given.
+    plain_rate: f64,
+    /// What the storage is able to do, as far as was seen.
+    best_rate: f64,
+    rate_is_contested: bool,
+}
+
+const WINDOW_NS: u64 = 200_000_000;
+const LONGEST_WINDOW_NS: u64 = 5_000_000_000;
+const WINDOW_STEPS: u32 = 16;
+
+/// Less than this part missing is noise.
+const MISSING: f64 = 0.2;
+
+impl Meter {
+    fn add(&mut self, done_bytes: u64) {
+        self.done_bytes = self.done_bytes.saturating_add(done_bytes);
+        self.steps += u32::from(done_bytes > 0);
+    }
+
+    /// Ends the window when it is time; the answer is what to give free of charge in the next one.
+    fn look(&mut self, now_ns: u64, contested: bool, limited: bool) -> Option<f64> {
+        self.limited |= limited;
+        let elapsed_ns = now_ns.saturating_sub(self.began_ns);
+        let is_full = elapsed_ns >= WINDOW_NS && self.steps >= WINDOW_STEPS;
+        let is_over = is_full || elapsed_ns >= LONGEST_WINDOW_NS;
+        if contested == self.contested && !is_over {
+            return None;
+        }
+        let free_bytes = if is_full { self.conclude(elapsed_ns as f64) } else { None };
+        self.began_ns = now_ns;
+        self.contested = contested;
+        self.limited = limited;
+        self.steps = 0;
+        self.done_bytes = 0;
+        self.free_bytes = free_bytes.filter(|_| contested && limited).unwrap_or(0.0);
+        free_bytes.filter(|_| self.free_bytes > 0.0)
+    }
+
+    fn conclude(&mut self, elapsed_ns: f64) -> Option<f64> {
+        self.rate = self.done_bytes as f64 / elapsed_ns;
+        self.rate_is_contested = self.contested;
+        if !self.limited {
+            self.best_rate = self.best_rate.max(self.rate);
+            return None;
+        }
+        let free_rate = self.free_bytes / elapsed_ns;
+        if free_rate == 0.0 {
+            self.plain_rate = self.rate;
+        } else if self.rate - self.plain_rate < free_rate / 2.0 {
+            // What was given came out of the others' pockets: the storage does what it can.
+            self.best_rate = self.rate;
+            return None;
+        }
+        self.best_rate = self.best_rate.max(self.rate);
+        let missing_rate = 0.9 * self.best_rate - (self.rate - free_rate).max(0.0);
+        (missing_rate > MISSING * self.best_rate).then_some(missing_rate * WINDOW_NS as f64)
+    }
+
+    /// Contention may make the storage slower: then its rate now says more than what it was able to do.
+    fn lead_bytes(&self) -> f64 {
+        let rate = if self.rate_is_contested { self.rate } else { self.best_rate };
+        if rate == 0.0 { FIRST_LEAD_BYTES } else { (rate * LEAD_NS as f64).max(LEAST_LEAD_BYTES) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

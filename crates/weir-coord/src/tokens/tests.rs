@@ -1,0 +1,213 @@
+//! Credits against a model of a storage: jobs of closed loops, reports and credits that take time.
+
+use super::*;
+use std::collections::VecDeque;
+
+const TICK_NS: u64 = 100_000;
+const MESSAGE_NS: u64 = 200_000;
+const REPORT_NS: u64 = 2_000_000;
+
+/// A job of `ranks` that each make one request after the other, with a pause in between.
+#[derive(Clone)]
+struct Load {
+    share: f64,
+    ranks: usize,
+    request_bytes: u64,
+    pause_ns: u64,
+    /// Of the storage: what the job's own link can carry.
+    cap: f64,
+}
+
+impl Load {
+    fn new(share: f64, request_bytes: u64) -> Load {
+        Load { share, ranks: 2, request_bytes, pause_ns: 0, cap: 1.0 }
+    }
+}
+
+#[derive(Clone)]
+enum Rank {
+    Paused { until_ns: u64 },
+    Waiting,
+    Inside { left_bytes: f64 },
+}
+
+struct Runner {
+    load: Load,
+    ranks: Vec<Rank>,
+    progress: Progress,
+    reported: Progress,
+    credit_bytes: u64,
+    history: Vec<u64>,
+}
+
+impl Runner {
+    fn start_requests(&mut self, now_ns: u64) {
+        for rank in &mut self.ranks {
+            if matches!(rank, Rank::Paused { until_ns } if *until_ns <= now_ns) {
+                self.progress.wanted_bytes += self.load.request_bytes;
+                *rank = Rank::Waiting;
+            }
+            if matches!(rank, Rank::Waiting) && self.progress.spent_bytes < self.credit_bytes {
+                self.progress.spent_bytes += self.load.request_bytes;
+                *rank = Rank::Inside { left_bytes: self.load.request_bytes as f64 };
+            }
+        }
+    }
+
+    fn inside(&self) -> usize {
+        self.ranks.iter().filter(|rank| matches!(rank, Rank::Inside { .. })).count()
+    }
+
+    /// Serves at most `bytes`, one request after the other; several may end within a tick.
+    fn serve(&mut self, now_ns: u64, mut bytes: f64) {
+        while bytes > 0.0 {
+            let inside = self.ranks.iter_mut().find_map(|rank| match rank {
+                Rank::Inside { left_bytes } => Some(left_bytes),
+                _ => None,
+            });
+            let Some(left_bytes) = inside else { return };
+            let served = left_bytes.min(bytes);
+            *left_bytes -= served;
+            bytes -= served;
+            if *left_bytes <= 0.0 {
+                self.progress.done_bytes += self.load.request_bytes;
+                let until_ns = now_ns + self.load.pause_ns;
+                for rank in &mut self.ranks {
+                    if matches!(rank, Rank::Inside { left_bytes } if *left_bytes <= 0.0) {
+                        *rank = Rank::Paused { until_ns };
+                    }
+                }
+                self.start_requests(now_ns);
+            }
+        }
+    }
+}
+
+/// Runs for `seconds`; the bytes that each job had completed at every tenth of a second.
+fn run(bandwidth: f64, loads: &[Load], seconds: u64) -> Vec<Vec<u64>> {
+    let mut tokens = Tokens::default();
+    let mut runners: Vec<Runner> = Vec::new();
+    for (index, load) in loads.iter().enumerate() {
+        tokens.enter(0, JobId(index as u32), load.share, Progress::default());
+        runners.push(Runner {
+            load: load.clone(),
+            ranks: vec![Rank::Paused { until_ns: 0 }; load.ranks],
+            progress: Progress::default(),
+            reported: Progress::default(),
+            credit_bytes: 0,
+            history: Vec::new(),
+        });
+    }
+    let mut reports: VecDeque<(u64, usize, Progress)> = VecDeque::new();
+    let mut credits: VecDeque<(u64, usize, u64)> = VecDeque::new();
+    for now_ns in (0..seconds * 1_000_000_000).step_by(TICK_NS as usize) {
+        while let Some((_, job, progress)) = reports.pop_front_if(|report| report.0 <= now_ns) {
+            tokens.report(now_ns, JobId(job as u32), progress);
+        }
+        tokens.settle(now_ns, |job, credit| credits.push_back((now_ns + MESSAGE_NS, job.0 as usize, credit)));
+        while let Some((_, job, credit_bytes)) = credits.pop_front_if(|credit| credit.0 <= now_ns) {
+            runners[job].credit_bytes = credit_bytes;
+        }
+        // The storage serves all who are inside alike, up to what their links carry.
+        let busy = runners.iter().filter(|runner| runner.inside() > 0).count().max(1) as f64;
+        let mut spare_bytes = bandwidth * TICK_NS as f64 / 1e9;
+        let fair_bytes = spare_bytes / busy;
+        for runner in runners.iter_mut().filter(|runner| runner.inside() > 0) {
+            let carried = fair_bytes.min(runner.load.cap * bandwidth * TICK_NS as f64 / 1e9);
+            runner.serve(now_ns, carried);
+            spare_bytes -= carried;
+        }
+        for runner in &mut runners {
+            if runner.load.cap == 1.0 && runner.inside() > 0 && spare_bytes > 1.0 {
+                runner.serve(now_ns, std::mem::take(&mut spare_bytes));
+            }
+            runner.start_requests(now_ns);
+        }
+        if now_ns % REPORT_NS == 0 {
+            for (job, runner) in runners.iter_mut().enumerate() {
+                if runner.progress != runner.reported {
+                    runner.reported = runner.progress;
+                    reports.push_back((now_ns + MESSAGE_NS, job, runner.progress));
+                }
+            }
+        }
+        if now_ns % 100_000_000 == 0 {
+            runners.iter_mut().for_each(|runner| runner.history.push(runner.progress.done_bytes));
+        }
+    }
+    runners.into_iter().map(|runner| runner.history).collect()
+}
+
+/// The largest deviation from the shares over all windows of two seconds behind the first second, beyond
+/// the `granule` bytes that whole requests cannot avoid, relative to what the job should have had.
+fn worst_deviation(loads: &[Load], histories: &[Vec<u64>]) -> f64 {
+    let share_sum: f64 = loads.iter().map(|load| load.share).sum();
+    let mut worst = 0.0f64;
+    for begin in 10..histories[0].len() - 20 {
+        let moved: Vec<f64> =
+            histories.iter().map(|history| (history[begin + 20] - history[begin]) as f64).collect();
+        let all: f64 = moved.iter().sum();
+        for (load, moved) in loads.iter().zip(&moved) {
+            let due = all * load.share / share_sum;
+            let granule = (load.ranks as u64 * load.request_bytes) as f64;
+            worst = worst.max(((moved - due).abs() - granule).max(0.0) / due);
+        }
+    }
+    worst
+}
+
+#[test]
+fn bytes_follow_the_shares_over_any_two_seconds() {
+    for jobs in [2usize, 4, 16] {
+        for ratio in [1.0, 3.0, 10.0, 100.0] {
+            for (request_bytes, bandwidth) in
+                [(4 << 10, 40e6), (64 << 10, 200e6), (1 << 20, 1e9), (16 << 20, 1e10), (256 << 20, 1e11)]
+            {
+                let loads: Vec<Load> = (0..jobs)
+                    .map(|job| Load::new(if job % 2 == 0 { ratio } else { 1.0 }, request_bytes))
+                    .collect();
+                let histories = run(bandwidth, &loads, 6);
+                let worst = worst_deviation(&loads, &histories);
+                let all: u64 = histories.iter().map(|history| history[history.len() - 1]).sum();
+                let used = all as f64 / (bandwidth * 6.0);
+                assert!(worst < 0.05, "{jobs} jobs, {ratio}:1, {request_bytes} bytes: off by {worst:.3}");
+                assert!(used > 0.95, "{jobs} jobs, {ratio}:1, {request_bytes} bytes: used {used:.3}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_job_alone_has_no_limit() {
+    let mut tokens = Tokens::default();
+    tokens.enter(0, JobId(3), 0.1, Progress::default());
+    let mut told = Vec::new();
+    tokens.settle(0, |job, credit| told.push((job, credit)));
+    assert_eq!(told, [(JobId(3), UNLIMITED)]);
+}
+
+#[test]
+fn an_idle_job_holds_nobody_back_and_claims_nothing_later() {
+    let mut idler = Load::new(0.9, 1 << 20);
+    idler.pause_ns = 100_000_000;
+    let histories = run(1e9, &[idler, Load::new(0.1, 1 << 20)], 6);
+    let last = |job: usize| histories[job][histories[job].len() - 1] as f64;
+    assert!(last(1) > 0.85 * 6e9, "{:.0}", last(1));
+    assert!(last(0) > 0.9 * 2.0 * 60.0 * (1 << 20) as f64 * 0.85, "{:.0}", last(0));
+}
+
+#[test]
+fn what_a_slow_job_cannot_use_goes_to_the_others() {
+    let mut slow = Load::new(0.9, 1 << 20);
+    slow.cap = 0.3;
+    let mut loads = vec![slow, Load::new(0.1, 1 << 20)];
+    // What the storage can do was seen before: the other job was alone for a while.
+    let histories = run(1e9, &loads, 10);
+    let rate = |histories: &[Vec<u64>], job: usize| (histories[job][90] - histories[job][30]) as f64 / 6.0;
+    let (slow_rate, other_rate) = (rate(&histories, 0), rate(&histories, 1));
+    println!("slow {slow_rate:.3e}, other {other_rate:.3e}");
+    loads[0].cap = 1.0;
+    let (a, b) = (rate(&run(1e9, &loads, 10), 0), rate(&run(1e9, &loads, 10), 1));
+    println!("without a cap {a:.3e} {b:.3e}");
+    assert!(slow_rate > 0.28e9);
+}

@@ -1,0 +1,411 @@
+//! What travels between a job and its coordinator: bounded, versioned, little-endian frames.
+//!
+//! ```text
+//! u32 length of what follows, at most 64 KiB | u8 version | u8 kind | the fields, in order
+//! ```
+//!
+//! Integers and floats have their own width, an optional field has a byte of presence before it, text has
+//! a `u16` of length. A frame that is longer or shorter than its fields is refused, and so is everything
+//! behind it: there is no way to find the next frame after a wrong one. The decoder never panics and
+//! never allocates more than the frame is long.
+//!
+//! Every message is one row of the table below; the encoder and the decoder are made from it.
+
+use std::fmt;
+
+/// The one version that is spoken. A peer of another one is told so and left alone.
+pub const VERSION: u8 = 1;
+
+/// No frame is longer, its four bytes of length not counted.
+pub const MAX_FRAME_BYTES: usize = 64 * 1024;
+
+/// No text in a frame is longer: what a `u16` can tell, less the rest of the largest frame.
+pub const MAX_TEXT_BYTES: usize = 60 * 1024;
+
+const LENGTH_BYTES: usize = 4;
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireError {
+    TooLong {
+        length_bytes: u32,
+    },
+    Version {
+        theirs: u8,
+    },
+    Kind(u8),
+    /// The frame ends within a field, or goes on behind the last.
+    Length {
+        kind: u8,
+    },
+    /// A field has a value that it cannot have.
+    Value {
+        kind: u8,
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            WireError::TooLong { length_bytes } => {
+                write!(f, "a frame of {length_bytes} bytes, where {MAX_FRAME_BYTES} are the most")
+            }
+            WireError::Version { theirs } => {
+                write!(f, "a frame of version {theirs}; version {VERSION} is spoken here")
+            }
+            WireError::Kind(kind) => write!(f, "a frame of unknown kind {kind}"),
+            WireError::Length { kind } => write!(f, "a frame of kind {kind} of a wrong length"),
+            WireError::Value { kind, what } => write!(f, "a frame of kind {kind} with {what}"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// One row per message: its kind on the wire, its name, its fields in order.
+macro_rules! messages {
+    ($( $(#[$about:meta])* $kind:literal $name:ident { $( $(#[$of:meta])* $field:ident: $type:ty, )* } )*) => {
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Message {
+            $( $(#[$about])* $name { $( $(#[$of])* $field: $type, )* }, )*
+        }
+
+        impl Message {
+            fn kind(&self) -> u8 {
+                match self { $( Message::$name { .. } => $kind, )* }
+            }
+
+            fn put(&self, out: &mut Vec<u8>) {
+                match self { $( Message::$name { $( $field, )* } => { $( $field.put(out); )* } )* }
+            }
+
+            fn take(kind: u8, fields: &mut Fields) -> Result<Message, Fault> {
+                Ok(match kind {
+                    $( $kind => Message::$name { $( $field: Field::take(fields)?, )* }, )*
+                    _ => return Err(Fault::Kind),
+                })
+            }
+        }
+    };
+}
+
+messages! {
+    /// Job → coordinator: who speaks. One connection per node of the job.
+    1 Hello {
+        /// What all nodes of the job have in common and no other job has.
+        job: String,
+        application: String,
+        host: String,
+        /// The leader of this node.
+        pid: u32,
+        /// On this node.
+        ranks: u32,
+        /// Of the whole job.
+        nodes: u32,
+        /// What earlier runs of the application showed.
+        w_iter_ns: Option<u64>,
+        mean_phase_bytes: Option<u64>,
+        /// Whether the job has had a coordinator before: a new one gathers what it can from all before it decides.
+        rejoins: bool,
+        /// The phase under way.
+        running: Option<Running>,
+    }
+    /// Job → coordinator, over TCP: the answer to `Challenge`, and a challenge in return.
+    2 Proof { nonce: [u8; 32], mac: [u8; 32], }
+    /// Job → coordinator: a phase begins; may it do I/O?
+    3 Begin {
+        /// The node's own count of phases. Answers carry it, so that late ones are told from new ones.
+        phase: u64,
+        /// What it will move, if it knows.
+        bytes: Option<u64>,
+    }
+    /// Job → coordinator: how far the phase is. At most every few milliseconds.
+    4 Moved { phase: u64, progress: Progress, }
+    /// Job → coordinator.
+    5 End {
+        phase: u64,
+        bytes: u64,
+        /// Time within I/O calls, waiting taken out.
+        io_ns: u64,
+        waited_ns: u64,
+    }
+    /// Both ways: I live. The coordinator answers each one.
+    6 Beat {}
+    /// Job → coordinator: no more will come.
+    7 Bye {}
+    /// Anybody who may connect → coordinator.
+    8 StatusQuery {}
+
+    /// Coordinator → TCP peer, before anything else: prove that you have the key.
+    64 Challenge { nonce: [u8; 32], }
+    /// Coordinator → TCP peer: it has the key as well.
+    65 Proven { mac: [u8; 32], }
+    /// Coordinator → job: the answer to `Hello`.
+    66 Welcome {
+        /// A job that is silent for this long is taken for dead.
+        lease_ms: u32,
+        /// So it says something this often.
+        beat_ms: u32,
+        /// `Moved` no more often than this.
+        report_ms: u32,
+        policy: String,
+    }
+    /// Coordinator → job: go on. `credit_bytes` as in `Credit`.
+    67 Grant { phase: u64, share: f64, credit_bytes: u64, }
+    /// Coordinator → job: start no more I/O until granted (again).
+    68 Hold { phase: u64, }
+    /// Coordinator → job: a request may start while the node has spent fewer bytes than this in this phase.
+    /// Replaces what was said before, up or down; `u64::MAX` is no limit.
+    69 Credit { phase: u64, credit_bytes: u64, }
+    /// Coordinator → anybody: a piece of JSON; the pieces up to the last make the answer.
+    70 Status { last: bool, text: String, }
+    /// Coordinator → anybody: no, and why. The connection is closed.
+    71 Refuse { reason: String, }
+}
+
+/// A phase that began under another coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub phase: u64,
+    /// Began this long ago.
+    pub age_ns: u64,
+    /// Whether it was granted when the coordinator was lost.
+    pub granted: bool,
+    pub progress: Progress,
+}
+
+/// How far a phase is: bytes since its beginning, on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Of requests that have completed.
+    pub done_bytes: u64,
+    /// Of requests that have started: those that were charged.
+    pub spent_bytes: u64,
+    /// Of requests that have started or wait at the gate.
+    pub wanted_bytes: u64,
+}
+
+impl Progress {
+    /// Some request is inside or waits to be let in.
+    pub fn is_busy(&self) -> bool {
+        self.wanted_bytes > self.done_bytes
+    }
+
+    /// Some request waits to be let in.
+    pub fn is_waiting(&self) -> bool {
+        self.wanted_bytes > self.spent_bytes
+    }
+}
+
+impl Message {
+    /// Appends the frame. Text beyond [`MAX_TEXT_BYTES`] is cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; LENGTH_BYTES]);
+        out.extend_from_slice(&[VERSION, self.kind()]);
+        self.put(out);
+        let length_bytes = (out.len() - start - LENGTH_BYTES) as u32;
+        out[start..start + LENGTH_BYTES].copy_from_slice(&length_bytes.to_le_bytes());
+    }
+
+    /// The message that `bytes` begin with and how long its frame is; `None` while it is not all there.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Message, usize)>, WireError> {
+        let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length_bytes = u32::from_le_bytes(*length);
+        if length_bytes as usize > MAX_FRAME_BYTES {
+            return Err(WireError::TooLong { length_bytes });
+        }
+        // The version is judged as soon as it is there: the length of another one may mean something else.
+        if let Some(&theirs) = rest.first().filter(|&&theirs| theirs != VERSION) {
+            return Err(WireError::Version { theirs });
+        }
+        let Some(frame) = rest.get(..length_bytes as usize) else { return Ok(None) };
+        let [_, kind, fields @ ..] = frame else { return Err(WireError::Length { kind: 0 }) };
+        let kind = *kind;
+        let mut fields = Fields { bytes: fields };
+        let message = Message::take(kind, &mut fields).map_err(|fault| match fault {
+            Fault::Kind => WireError::Kind(kind),
+            Fault::Short => WireError::Length { kind },
+            Fault::Value(what) => WireError::Value { kind, what },
+        })?;
+        if !fields.bytes.is_empty() {
+            return Err(WireError::Length { kind });
+        }
+        Ok(Some((message, LENGTH_BYTES + frame.len())))
+    }
+}
+
+enum Fault {
+    Kind,
+    Short,
+    Value(&'static str),
+}
+
+/// What is left of a frame.
+struct Fields<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let (array, rest) = self.bytes.split_first_chunk::<N>().ok_or(Fault::Short)?;
+        self.bytes = rest;
+        Ok(*array)
+    }
+
+    fn slice(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let (slice, rest) = self.bytes.split_at_checked(length).ok_or(Fault::Short)?;
+        self.bytes = rest;
+        Ok(slice)
+    }
+}
+
+/// How a field looks on the wire.
+trait Field: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(fields: &mut Fields) -> Result<Self, Fault>;
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => { $(
+        impl Field for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            fn take(fields: &mut Fields) -> Result<Self, Fault> {
+                Ok(<$type>::from_le_bytes(fields.array()?))
+            }
+        }
+    )* };
+}
+
+integers! { u16 u32 u64 }
+
+impl Field for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        match fields.array()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(Fault::Value("a truth that is neither 0 nor 1")),
+        }
+    }
+}
+
+/// All floats on the wire are shares.
+impl Field for f64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_le_bytes());
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        let share = f64::from_le_bytes(fields.array()?);
+        if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(Fault::Value("a share beyond 0 to 1")) }
+    }
+}
+
+impl Field for [u8; 32] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        fields.array()
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        Ok(if bool::take(fields)? { Some(T::take(fields)?) } else { None })
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        let mut end = self.len().min(MAX_TEXT_BYTES);
+        while !self.is_char_boundary(end) {
+            end -= 1;
+        }
+        (end as u16).put(out);
+        out.extend_from_slice(&self.as_bytes()[..end]);
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        let length = usize::from(u16::take(fields)?);
+        let text =
+            str::from_utf8(fields.slice(length)?).map_err(|_| Fault::Value("text that is no UTF-8"))?;
+        Ok(text.to_owned())
+    }
+}
+
+impl Field for Progress {
+    fn put(&self, out: &mut Vec<u8>) {
+        for bytes in [self.done_bytes, self.spent_bytes, self.wanted_bytes] {
+            bytes.put(out);
+        }
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        let [done_bytes, spent_bytes, wanted_bytes] =
+            [u64::take(fields)?, u64::take(fields)?, u64::take(fields)?];
+        if done_bytes > spent_bytes || spent_bytes > wanted_bytes {
+            return Err(Fault::Value("more bytes done than spent, or spent than wanted"));
+        }
+        Ok(Progress { done_bytes, spent_bytes, wanted_bytes })
+    }
+}
+
+impl Field for Running {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.phase.put(out);
+        self.age_ns.put(out);
+        self.granted.put(out);
+        self.progress.put(out);
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        Ok(Running {
+            phase: Field::take(fields)?,
+            age_ns: Field::take(fields)?,
+            granted: Field::take(fields)?,
+            progress: Field::take(fields)?,
+        })
+    }
+}
+
+/// Bytes that came in and are no whole frame yet.
+#[derive(Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Inbox {
+    /// At most one frame and one `bytes` are kept, if [`Inbox::next`] is asked until it has no more.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message.
+    pub fn next(&mut self) -> Result<Option<Message>, WireError> {
+        match Message::decode(&self.bytes[self.taken..])? {
+            Some((message, length)) => {
+                self.taken += length;
+                Ok(Some(message))
+            }
+            None => {
+                if self.taken == self.bytes.len() {
+                    self.bytes = Vec::new();
+                    self.taken = 0;
+                }
+                Ok(None)
+            }
+        }
+    }
+}
