@@ -154,6 +154,7 @@ pmpi! {
     type_size(c"PMPI_Type_size"; datatype: Handle, size: *mut c_int);
     get_library_version(c"PMPI_Get_library_version"; version: *mut u8, length: *mut c_int);
     query_thread(c"PMPI_Query_thread"; provided: *mut c_int);
+    bcast(c"PMPI_Bcast"; buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
 }
 
 /// Size of a datatype, asked of MPI; 0 when it will not say.

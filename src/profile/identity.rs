@@ -44,7 +44,7 @@ impl Identity {
             nprocs: nprocs.max(rank + 1),
             host: file_name_safe(&host()),
             application: application(),
-            job: file_name_safe(&job(nprocs)),
+            job: file_name_safe(&job(nprocs, rank, spawned)),
             mpi: abi::library_version(),
             thread_level: u64::try_from(level).unwrap_or(0),
             spawned,
@@ -111,14 +111,39 @@ fn script() -> Option<String> {
         .find(|argument| !argument.is_empty() && !argument.starts_with('-'))
 }
 
-/// A name that all processes of the job find by themselves, and no other job.
-fn job(nprocs: u64) -> String {
+/// A name that all processes of the job find, and no other job.
+fn job(nprocs: u64, rank: u64, spawned: bool) -> String {
+    let launch = launch(nprocs);
+    if !spawned {
+        return launch;
+    }
+    // A spawned world runs under the same command but is a job of its own.
+    match process_group() {
+        Some(group) if launch.ends_with(&format!(".{group}")) && group != "0" => launch,
+        Some(group) if group != "0" => format!("{launch}.{group}"),
+        _ => format!("{launch}.{}", name_from_rank_0(rank)),
+    }
+}
+
+/// What only rank 0 knows: the one message Weir ever sends, in worlds made by `MPI_Comm_spawn` under a
+/// launcher that does not tell them apart (MPICH 5). All of them are inside `MPI_Init` here.
+fn name_from_rank_0(rank: u64) -> String {
+    let abi = abi::current();
+    let process = std::process::id();
+    let mut name = if rank == 0 {
+        [u64::from(process), start_ticks_of(process).unwrap_or_default()]
+    } else {
+        [0, 0]
+    };
+    // SAFETY: a buffer of that many bytes, in a world whose processes all make this call.
+    unsafe { abi::bcast(name.as_mut_ptr().cast(), size_of_val(&name) as c_int, abi.byte, 0, abi.comm_world) };
+    format!("spawned-{}-{}", name[0], name[1])
+}
+
+/// A name that all processes of a launch find by themselves.
+fn launch(nprocs: u64) -> String {
     if let Some(id) = variable("WEIR_JOB_ID") {
-        // A spawned world runs under the same command but is a job of its own.
-        return match process_group() {
-            Some(group) if group != "0" => format!("{id}.{group}"),
-            _ => id,
-        };
+        return id;
     }
     for (id, step) in [
         ("SLURM_JOB_ID", Some("SLURM_STEP_ID")),
@@ -152,8 +177,7 @@ fn parent() -> u32 {
 /// the launcher, the same on every node, and the number of the process group.
 fn hydra_launch() -> Option<String> {
     let address = launcher_option("--control-port").or_else(|| launcher_option("--upstream-host"))?;
-    let started = variable("HYDRA_LAUNCHER_START").unwrap_or_default();
-    Some(format!("{address}.{}{started}", process_group().unwrap_or_default()))
+    Some(format!("{address}.{}", process_group().unwrap_or_default()))
 }
 
 /// Which world this is of those that one launch made: 0 for the first, then those that were spawned.

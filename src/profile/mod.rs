@@ -101,9 +101,15 @@ pub(crate) fn write() {
     if identity.rank != 0 || !records().is_dir() {
         return;
     }
+    if !HAS_FILE.load(Relaxed) {
+        // Made for a record that could not be; it goes if nobody else has one in it.
+        _ = std::fs::remove_dir(records());
+    }
     match weir_profile::finish_job(&records(), &directory(), MERGE_LIMIT) {
         Ok(Some(path)) => config::say_verbose(|| format!("profile {}", path.display())),
         Ok(None) => {}
+        // That there will be no profile was said before.
+        Err(_) if !HAS_FILE.load(Relaxed) => {}
         Err(error) => config::say(&format!(
             "no profile written: {error}; the records stay in {}: see `weir report`",
             records().display()
