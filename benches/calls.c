@@ -1,5 +1,8 @@
-/* The same small call, many times over: calls.c OPERATION COUNT FILE
- * Run under callgrind with two counts, the difference is what one call costs. */
+/* The same small call, many times over:  calls COUNT FOLDER OPERATION...
+ *
+ * Prints per operation its name and the nanoseconds of one call: the median of blocks of 1,024 calls,
+ * so that the blocks in which another program had the processor do not count. All counted calls are made
+ * below `measured`, which callgrind is told to look at; a first block that it does not see warms up. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
@@ -9,71 +12,112 @@
 #include <time.h>
 #include <unistd.h>
 
-static char data[64];
+enum { BLOCK = 1024 };
 
-static double now(void) {
+static char data[64];
+static MPI_File file = MPI_FILE_NULL;
+static int fd = -1;
+static FILE *stream;
+
+static int write_at(long i) {
+    return MPI_File_write_at(file, i * 64, data, sizeof data, MPI_BYTE, MPI_STATUS_IGNORE);
+}
+static int write_at_all(long i) {
+    return MPI_File_write_at_all(file, i * 64, data, sizeof data, MPI_BYTE, MPI_STATUS_IGNORE);
+}
+static int do_pwrite(long i) { return pwrite(fd, data, sizeof data, i * 64) != sizeof data; }
+static int do_fwrite(long i) { return (void)i, fwrite(data, sizeof data, 1, stream) != 1; }
+static int do_wait(long i) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    return (void)i, MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static const struct operation {
+    const char *name;
+    int (*call)(long);
+    enum { MPI_FILE, DESCRIPTOR, STREAM, NOTHING } needs;
+} operations[] = {
+    {"write_at", write_at, MPI_FILE},   {"write_at_all", write_at_all, MPI_FILE}, {"pwrite", do_pwrite, DESCRIPTOR},
+    {"fwrite", do_fwrite, STREAM},      {"wait", do_wait, NOTHING},
+    {"inert", do_pwrite, DESCRIPTOR}, /* before MPI_Init: nothing is armed */
+};
+
+static const struct operation *find(const char *name) {
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        if (!strcmp(operations[i].name, name)) return &operations[i];
+    fprintf(stderr, "calls: no operation is called %s\n", name);
+    exit(2);
+}
+
+static void must(int failed, const char *what) {
+    if (!failed) return;
+    fprintf(stderr, "calls: %s failed\n", what);
+    exit(1);
+}
+
+static void open_for(const struct operation *op, const char *folder) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s.data", folder, op->name);
+    if (op->needs == MPI_FILE)
+        must(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file), path);
+    if (op->needs == DESCRIPTOR) must((fd = open(path, O_CREAT | O_RDWR, 0644)) < 0, path);
+    if (op->needs == STREAM) must(!(stream = fopen(path, "w")), path);
+}
+
+static void close_for(const struct operation *op) {
+    if (op->needs == MPI_FILE) MPI_File_close(&file);
+    if (op->needs == DESCRIPTOR) close(fd);
+    if (op->needs == STREAM) fclose(stream);
+}
+
+static int block(const struct operation *op) {
+    int failed = 0;
+    for (long i = 0; i < BLOCK; i++) failed |= op->call(i);
+    return failed;
+}
+
+__attribute__((noinline)) int measured(const struct operation *op) { return block(op) ? 1 : 0; }
+
+static double now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + 1e-9 * t.tv_nsec;
+    return 1e9 * t.tv_sec + t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void run(const struct operation *op, long blocks, const char *folder) {
+    double *ns = malloc(sizeof *ns * blocks);
+    must(!ns, "malloc");
+    open_for(op, folder);
+    must(block(op), op->name);
+    for (long i = 0; i < blocks; i++) {
+        if (op->needs == STREAM) rewind(stream); /* the same pages again: none is made while the clock runs */
+        double start = now_ns();
+        must(measured(op), op->name);
+        ns[i] = (now_ns() - start) / BLOCK;
+    }
+    close_for(op);
+    qsort(ns, blocks, sizeof *ns, ascending);
+    printf("%s %.2f\n", op->name, ns[blocks / 2]);
+    free(ns);
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) {
-        fprintf(stderr, "usage: %s write_at|write_at_all|pwrite|fwrite|wait|inert COUNT FILE\n", argv[0]);
+    long blocks = argc > 3 ? (atol(argv[1]) + BLOCK - 1) / BLOCK : 0;
+    if (blocks <= 0) {
+        fprintf(stderr, "usage: %s COUNT FOLDER write_at|write_at_all|pwrite|fwrite|wait|inert...\n", argv[0]);
         return 2;
     }
-    const char *operation = argv[1], *path = argv[3];
-    long count = atol(argv[2]);
-    double start = 0;
-    int inert = !strcmp(operation, "inert"), fd = -1;
-    if (inert) { /* before MPI_Init nothing is armed */
-        fd = open(path, O_CREAT | O_RDWR, 0644);
-        start = now();
-        for (long i = 0; i < count; i++)
-            if (pwrite(fd, data, sizeof data, 0) != sizeof data) return 1;
-        printf("%.9f\n", (now() - start) / count);
-        close(fd);
+    if (!strcmp(argv[3], "inert")) {
+        run(find("inert"), blocks, argv[2]);
         return 0;
     }
     MPI_Init(&argc, &argv);
-    if (!strncmp(operation, "write_at", 8)) {
-        int all = !strcmp(operation, "write_at_all");
-        MPI_File file;
-        if (MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file)) return 1;
-        start = now();
-        for (long i = 0; i < count; i++)
-            if (all)
-                MPI_File_write_at_all(file, (i & 1023) * 64, data, sizeof data, MPI_BYTE, MPI_STATUS_IGNORE);
-            else
-                MPI_File_write_at(file, (i & 1023) * 64, data, sizeof data, MPI_BYTE, MPI_STATUS_IGNORE);
-        start = now() - start;
-        MPI_File_close(&file);
-    } else if (!strcmp(operation, "pwrite")) {
-        fd = open(path, O_CREAT | O_RDWR, 0644);
-        start = now();
-        for (long i = 0; i < count; i++)
-            if (pwrite(fd, data, sizeof data, (i & 1023) * 64) != sizeof data) return 1;
-        start = now() - start;
-        close(fd);
-    } else if (!strcmp(operation, "fwrite")) {
-        FILE *file = fopen(path, "w");
-        start = now();
-        for (long i = 0; i < count; i++)
-            if (fwrite(data, sizeof data, 1, file) != 1) return 1;
-        start = now() - start;
-        fclose(file);
-    } else if (!strcmp(operation, "wait")) {
-        start = now();
-        for (long i = 0; i < count; i++) {
-            MPI_Request request = MPI_REQUEST_NULL;
-            MPI_Wait(&request, MPI_STATUS_IGNORE);
-        }
-        start = now() - start;
-    } else {
-        fprintf(stderr, "%s: no such operation\n", operation);
-        return 2;
-    }
-    printf("%.9f\n", start / count);
+    for (int i = 3; i < argc; i++) run(find(argv[i]), blocks, argv[2]);
     MPI_Finalize();
     return 0;
 }
