@@ -38,7 +38,7 @@ demo: setup-test build ## Run a checkpointing stencil under Weir on Open MPI and
 .PHONY: test
 test: setup-test venvs build ## Run all tests: units, then every MPI and language of the matrix
 	$(CARGO) test --workspace --exclude weir --quiet
-	$(CARGO) test --package weir --lib --test header --quiet
+	$(CARGO) test --package weir --lib --test header --test hot_path --quiet
 	$(CARGO) test --package weir --test matrix -- --test-threads=$(JOBS)
 
 .PHONY: check
