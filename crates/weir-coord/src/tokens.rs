@@ -33,13 +33,20 @@ pub const IDLE_NS: u64 = 5_000_000;
 const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
 const LEAST_LEAD_BYTES: f64 = (64 << 10) as f64;
 
+/// A share of nothing would make a tag of infinity.
+const LEAST_SHARE: f64 = 1e-9;
+
 #[derive(Default)]
 pub struct Tokens {
     /// The jobs that hold a grant. Ordered, so that equal histories give equal credits.
     accounts: BTreeMap<JobId, Account>,
+    /// Replaces everybody's own share.
+    common_share: Option<f64>,
     /// The virtual time: never goes back.
     virtual_bytes: f64,
     meter: Meter,
+    /// What one share of one was allowed to be ahead when last settled; infinite without contention.
+    lead_bytes: f64,
     /// Something happened since credits were last settled.
     unsettled: bool,
 }
@@ -57,16 +64,28 @@ impl Tokens {
     /// The job is granted a share. `progress` is that of its phase so far, which was not charged here if
     /// it was made under another grant.
     pub fn enter(&mut self, now_ns: u64, job: JobId, share: f64, progress: Progress) {
+        let alone = self.accounts.is_empty();
+        let lead_bytes = if alone { f64::INFINITY } else { self.lead_bytes.min(self.meter.lead_bytes()) };
+        let allowed_bytes = (lead_bytes * share).ceil() as u64;
         let account = Account {
-            share: share.max(1e-9),
+            share: share.max(LEAST_SHARE),
             progress,
             tag_bytes: self.virtual_bytes,
             busy: true,
             active_ns: now_ns,
-            credit_bytes: progress.spent_bytes,
+            credit_bytes: progress.spent_bytes.saturating_add(allowed_bytes),
         };
         self.accounts.insert(job, account);
         self.unsettled = true;
+    }
+
+    /// The number of jobs that hold a grant.
+    pub fn len(&self) -> usize {
+        self.accounts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
     }
 
     /// The grant is over: held, ended or gone.
@@ -76,13 +95,15 @@ impl Tokens {
 
     pub fn set_share(&mut self, job: JobId, share: f64) {
         if let Some(account) = self.accounts.get_mut(&job) {
-            account.share = share.max(1e-9);
+            account.share = share.max(LEAST_SHARE);
+            self.common_share = None;
             self.unsettled = true;
         }
     }
 
+    /// Everybody has this share, until somebody is given one of its own.
     pub fn set_all_shares(&mut self, share: f64) {
-        self.accounts.values_mut().for_each(|account| account.share = share.max(1e-9));
+        self.common_share = Some(share.max(LEAST_SHARE));
         self.unsettled = true;
     }
 
@@ -92,7 +113,7 @@ impl Tokens {
         let before = std::mem::replace(&mut account.progress, progress);
         let spent_bytes = progress.spent_bytes.saturating_sub(before.spent_bytes);
         account.wake(now_ns, self.virtual_bytes, spent_bytes > 0);
-        account.tag_bytes += spent_bytes as f64 / account.share;
+        account.tag_bytes += spent_bytes as f64 / self.common_share.unwrap_or(account.share);
         self.meter.add(progress.done_bytes.saturating_sub(before.done_bytes));
         self.unsettled = true;
     }
@@ -129,7 +150,7 @@ impl Tokens {
             account.busy &= account.progress.is_busy() || now_ns < account.active_ns + IDLE_NS;
             if account.busy {
                 busy += 1;
-                share_sum += account.share;
+                share_sum += self.common_share.unwrap_or(account.share);
                 lowest_bytes = lowest_bytes.min(account.tag_bytes);
             }
         }
@@ -142,12 +163,14 @@ impl Tokens {
             self.give(free_bytes);
         }
         let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
+        self.lead_bytes = lead_bytes;
         for (&job, account) in &mut self.accounts {
+            let share = self.common_share.unwrap_or(account.share);
             let tag_bytes = account.tag_now(self.virtual_bytes);
-            let allowed_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * account.share).ceil();
+            let allowed_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * share).ceil();
             // The cast saturates: below zero is nothing, infinity is no limit.
             let credit_bytes = account.progress.spent_bytes.saturating_add(allowed_bytes as u64);
-            if account.is_news(credit_bytes, lead_bytes * account.share) {
+            if account.is_news(credit_bytes, lead_bytes * share) {
                 account.credit_bytes = credit_bytes;
                 tell(job, credit_bytes);
             }
@@ -157,7 +180,7 @@ impl Tokens {
     /// Bytes that those who wait need not pay for, by their shares.
     fn give(&mut self, free_bytes: f64) {
         let waiting = || self.accounts.values().filter(|account| account.progress.is_waiting());
-        let share_sum: f64 = waiting().map(|account| account.share).sum();
+        let share_sum: f64 = waiting().map(|account| self.common_share.unwrap_or(account.share)).sum();
         for account in self.accounts.values_mut().filter(|account| account.progress.is_waiting()) {
             // By share, and a tag is bytes over share: the same for everyone.
             account.tag_bytes -= free_bytes / share_sum;

@@ -108,8 +108,6 @@ messages! {
         mean_phase_bytes: Option<u64>,
         /// Whether the job has had a coordinator before: a new one gathers what it can from all before it decides.
         rejoins: bool,
-        /// The phase under way.
-        running: Option<Running>,
     }
     /// Job → coordinator, over TCP: the answer to `Challenge`, and a challenge in return.
     2 Proof { nonce: [u8; 32], mac: [u8; 32], }
@@ -136,6 +134,16 @@ messages! {
     7 Bye {}
     /// Anybody who may connect → coordinator.
     8 StatusQuery {}
+    /// Job → coordinator: a phase that began before this connection goes on.
+    9 Resume {
+        phase: u64,
+        bytes: Option<u64>,
+        /// Began this long ago.
+        age_ns: u64,
+        /// Whether it may do I/O, by the word of the coordinator before.
+        granted: bool,
+        progress: Progress,
+    }
 
     /// Coordinator → TCP peer, before anything else: prove that you have the key.
     64 Challenge { nonce: [u8; 32], }
@@ -162,17 +170,6 @@ messages! {
     70 Status { last: bool, text: String, }
     /// Coordinator → anybody: no, and why. The connection is closed.
     71 Refuse { reason: String, }
-}
-
-/// A phase that began under another coordinator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Running {
-    pub phase: u64,
-    /// Began this long ago.
-    pub age_ns: u64,
-    /// Whether it was granted when the coordinator was lost.
-    pub granted: bool,
-    pub progress: Progress,
 }
 
 /// How far a phase is: bytes since its beginning, on this node.
@@ -357,23 +354,6 @@ impl Field for Progress {
             return Err(Fault::Value("more bytes done than spent, or spent than wanted"));
         }
         Ok(Progress { done_bytes, spent_bytes, wanted_bytes })
-    }
-}
-
-impl Field for Running {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.phase.put(out);
-        self.age_ns.put(out);
-        self.granted.put(out);
-        self.progress.put(out);
-    }
-    fn take(fields: &mut Fields) -> Result<Self, Fault> {
-        Ok(Running {
-            phase: Field::take(fields)?,
-            age_ns: Field::take(fields)?,
-            granted: Field::take(fields)?,
-            progress: Field::take(fields)?,
-        })
     }
 }
 

@@ -1,0 +1,420 @@
+//! A job's side of the connection: one per node, driven by one thread, which it never creates.
+//!
+//! The thread alternates between looking at what its ranks do ([`Client::begin`], [`Client::moved`],
+//! [`Client::end`]) and [`Client::step`], which sends, receives and says what changed in [`Word`]s. The client
+//! remembers the phase under way: after a reconnection it tells a new coordinator, and nobody else needs to know.
+
+use crate::address::Address;
+use crate::auth::{self, Key, Nonce};
+use crate::socket::{Channel, Input, Interest, Poller, Stream, Waker, now_ns};
+use crate::wire::{Message, Progress};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+/// Who the job is; the same for all nodes but for `host`, `pid` and `ranks`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// No other job has it.
+    pub job: String,
+    pub application: String,
+    pub host: String,
+    pub pid: u32,
+    pub ranks: u32,
+    pub nodes: u32,
+    /// From earlier runs.
+    pub w_iter_ns: Option<u64>,
+    pub mean_phase_bytes: Option<u64>,
+}
+
+/// What the gate has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Word {
+    /// There is a coordinator and it knows the job.
+    Joined { policy: String },
+    /// The phase may do I/O; a request may start while fewer bytes than the credit were spent in this phase.
+    Granted { phase: u64, share: f64, credit_bytes: u64 },
+    /// As above; `u64::MAX` is no limit. Replaces the credit before, up or down.
+    Credit { phase: u64, credit_bytes: u64 },
+    /// No request may start until granted.
+    Held { phase: u64 },
+    /// The coordinator is gone. What it said last holds until `Joined` or `Open`.
+    Lost { reason: String },
+    /// Nobody has coordinated for too long: everybody may go, until `Joined`.
+    Open { reason: String },
+    /// The coordinator will not have this job (another version, a wrong key). Follows with `Open`.
+    Refused { reason: String },
+}
+
+/// The phase under way, as a new coordinator would have to hear of it.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    number: u64,
+    began_ns: u64,
+    bytes: Option<u64>,
+    granted: bool,
+    progress: Progress,
+    /// What the coordinator was told last, and when.
+    told: Progress,
+    told_ns: u64,
+}
+
+/// A connection that takes longer than this to answer is of no use.
+const HANDSHAKE_NS: u64 = 500_000_000;
+
+/// Until `Welcome` says otherwise.
+const FIRST_LEASE_NS: u64 = 800_000_000;
+
+/// Without a coordinator for this long, the gate opens.
+const OPEN_AFTER_NS: u64 = 500_000_000;
+
+/// Some thousands of messages.
+const MAX_UNSENT_BYTES: usize = 256 << 10;
+
+enum Link {
+    Down,
+    /// Connected, the coordinator has not answered yet.
+    Greeting { channel: Channel, since_ns: u64, proof: Option<(Nonce, Nonce)> },
+    Up { channel: Channel },
+}
+
+pub struct Client {
+    identity: Identity,
+    key: Option<Key>,
+    link: Link,
+    poller: Poller,
+    waker: Waker,
+    phase: Option<Phase>,
+    heard_ns: u64,
+    beat_sent_ns: u64,
+    lease_ns: u64,
+    beat_ns: u64,
+    report_ns: u64,
+    /// Had a coordinator before.
+    rejoins: bool,
+    /// Since when there is none, for `Open`; `None` once that was said.
+    down_since_ns: Option<u64>,
+    ready: Vec<(u64, Interest)>,
+    words: Vec<Word>,
+}
+
+const SOCKET: u64 = 0;
+const WAKER: u64 = 1;
+
+impl Client {
+    /// Not connected yet. `waker` ends a [`Client::step`] from other threads.
+    pub fn new(identity: Identity, key: Option<Key>, waker: Waker) -> std::io::Result<Client> {
+        let poller = Poller::new()?;
+        poller.add(&waker, WAKER, Interest::READ)?;
+        Ok(Client {
+            identity,
+            key,
+            link: Link::Down,
+            poller,
+            waker,
+            phase: None,
+            heard_ns: 0,
+            beat_sent_ns: 0,
+            lease_ns: FIRST_LEASE_NS,
+            beat_ns: FIRST_LEASE_NS / 4,
+            report_ns: 2_000_000,
+            rejoins: false,
+            down_since_ns: Some(now_ns()),
+            ready: Vec::new(),
+            words: Vec::new(),
+        })
+    }
+
+    /// Connects and says hello; the answer comes as a [`Word`]. A connection that there was is dropped.
+    pub fn connect(&mut self, address: &Address) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("cannot reach the coordinator at {address}: {error}");
+        let channel = Channel::new(Stream::connect(address).map_err(failed)?);
+        self.poller.add(&channel.stream, SOCKET, Interest::READ).map_err(failed)?;
+        let is_tcp = matches!(channel.stream, Stream::Tcp(_));
+        if is_tcp && self.key.is_none() {
+            return Err(format!("cannot reach the coordinator at {address}: TCP needs a key"));
+        }
+        self.link = Link::Greeting { channel, since_ns: now_ns(), proof: None };
+        if !is_tcp {
+            let hello = self.hello();
+            self.send(&hello);
+        }
+        Ok(())
+    }
+
+    /// For connections from now on.
+    pub fn set_key(&mut self, key: Option<Key>) {
+        self.key = key;
+    }
+
+    pub fn is_connected(&self) -> bool {
+        !matches!(self.link, Link::Down)
+    }
+
+    pub fn is_joined(&self) -> bool {
+        matches!(self.link, Link::Up { .. })
+    }
+
+    /// Whether there has been a coordinator at any time.
+    pub fn has_joined_before(&self) -> bool {
+        self.rejoins
+    }
+
+    /// A phase begins. `phase` grows with each; `bytes` if it is known what it will move. Without a
+    /// coordinator nothing is sent, and the next one will hear of it.
+    pub fn begin(&mut self, phase: u64, bytes: Option<u64>) {
+        let progress = Progress::default();
+        self.phase = Some(Phase {
+            number: phase,
+            began_ns: now_ns(),
+            bytes,
+            granted: false,
+            progress,
+            told: progress,
+            told_ns: 0,
+        });
+        if self.is_joined() {
+            self.send(&Message::Begin { phase, bytes });
+        }
+    }
+
+    /// How far the phase under way is. May be called at any rate: it is sent when it is due.
+    pub fn moved(&mut self, progress: Progress) {
+        if let Some(phase) = &mut self.phase {
+            phase.progress = progress;
+        }
+        self.report(now_ns());
+    }
+
+    /// The phase under way is over.
+    pub fn end(&mut self, bytes: u64, io_ns: u64, waited_ns: u64) {
+        if let Some(phase) = self.phase.take()
+            && self.is_joined()
+        {
+            self.send(&Message::End { phase: phase.number, bytes, io_ns, waited_ns });
+        }
+    }
+
+    /// Tells the coordinator that no more will come, and closes.
+    pub fn bye(&mut self) {
+        self.send(&Message::Bye {});
+        self.link = Link::Down;
+    }
+
+    /// Sends, receives and keeps the lease; waits until something happens, somebody wakes it, or `timeout`
+    /// is over. What changed is handed to `hear`.
+    pub fn step(&mut self, timeout: Duration, hear: &mut dyn FnMut(Word)) {
+        let now = now_ns();
+        let wait_ns = self.deadline_ns().saturating_sub(now);
+        let timeout = timeout.min(Duration::from_nanos(wait_ns));
+        self.ready.clear();
+        if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
+            self.lose(&error.to_string());
+        }
+        let ready = std::mem::take(&mut self.ready);
+        for &(token, interest) in &ready {
+            match token {
+                WAKER => self.waker.clear(),
+                _ if interest.read => self.receive(),
+                _ => {}
+            }
+        }
+        self.ready = ready;
+        self.keep_time(now_ns());
+        self.words.drain(..).for_each(hear);
+    }
+
+    /// When [`Client::step`] wants to be called even if nothing comes.
+    pub fn deadline_ns(&self) -> u64 {
+        let open_ns = self.down_since_ns.map(|since_ns| since_ns + OPEN_AFTER_NS);
+        let link_ns = match &self.link {
+            Link::Down => None,
+            Link::Greeting { since_ns, .. } => Some(since_ns + HANDSHAKE_NS),
+            Link::Up { .. } => {
+                let report_ns = self.phase.filter(|phase| phase.told != phase.progress);
+                let report_ns = report_ns.map(|phase| phase.told_ns + self.report_ns);
+                let beat_ns = (self.beat_sent_ns + self.beat_ns).min(self.heard_ns + self.lease_ns);
+                Some(report_ns.map_or(beat_ns, |report_ns| report_ns.min(beat_ns)))
+            }
+        };
+        open_ns.into_iter().chain(link_ns).min().unwrap_or(u64::MAX)
+    }
+
+    fn hello(&self) -> Message {
+        let identity = self.identity.clone();
+        Message::Hello {
+            job: identity.job,
+            application: identity.application,
+            host: identity.host,
+            pid: identity.pid,
+            ranks: identity.ranks,
+            nodes: identity.nodes,
+            w_iter_ns: identity.w_iter_ns,
+            mean_phase_bytes: identity.mean_phase_bytes,
+            rejoins: self.rejoins,
+        }
+    }
+
+    fn send(&mut self, message: &Message) {
+        let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
+        channel.queue(message);
+        match channel.flush() {
+            Err(error) => self.lose(&error.to_string()),
+            // A coordinator that reads nothing is as good as none.
+            Ok(()) if channel.unsent_bytes() > MAX_UNSENT_BYTES => self.lose("it reads nothing"),
+            Ok(()) => {}
+        }
+    }
+
+    fn receive(&mut self) {
+        let mut scratch = [0; 4096];
+        loop {
+            let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
+            let input = channel.receive(&mut scratch);
+            if let Input::Closed = input {
+                return self.lose("it closed the connection");
+            }
+            self.heard_ns = now_ns();
+            loop {
+                let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
+                match channel.next() {
+                    Ok(Some(message)) => self.hear(message),
+                    Ok(None) => break,
+                    Err(error) => return self.refuse(error.to_string()),
+                }
+            }
+            if let Input::Empty = input {
+                return;
+            }
+        }
+    }
+
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Challenge { nonce } => self.prove(nonce),
+            Message::Proven { mac } => self.check(&mac),
+            Message::Welcome { lease_ms, beat_ms, report_ms, policy } => {
+                self.lease_ns = u64::from(lease_ms.max(1)) * 1_000_000;
+                self.beat_ns = u64::from(beat_ms.max(1)) * 1_000_000;
+                self.report_ns = u64::from(report_ms) * 1_000_000;
+                self.joined(policy);
+            }
+            Message::Grant { phase, share, credit_bytes } => {
+                if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
+                    own.granted = true;
+                    self.words.push(Word::Granted { phase, share, credit_bytes });
+                }
+            }
+            Message::Credit { phase, credit_bytes } if self.is_current(phase) => {
+                self.words.push(Word::Credit { phase, credit_bytes });
+            }
+            Message::Hold { phase } => {
+                if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
+                    own.granted = false;
+                    self.words.push(Word::Held { phase });
+                }
+            }
+            Message::Refuse { reason } => self.refuse(reason),
+            // Beats are heard by being received; answers to an earlier phase and what is not ours to
+            // hear change nothing.
+            _ => {}
+        }
+    }
+
+    fn is_current(&self, phase: u64) -> bool {
+        self.phase.is_some_and(|own| own.number == phase)
+    }
+
+    fn prove(&mut self, server: Nonce) {
+        let (Some(key), Ok(client)) = (&self.key, auth::nonce()) else {
+            return self.refuse("it wants a key and there is none".into());
+        };
+        let mac = key.client_mac(&server, &client);
+        if let Link::Greeting { proof, .. } = &mut self.link {
+            *proof = Some((server, client));
+            self.send(&Message::Proof { nonce: client, mac });
+        }
+    }
+
+    fn check(&mut self, mac: &[u8; 32]) {
+        let Link::Greeting { proof: Some((server, client)), .. } = &self.link else { return };
+        match &self.key {
+            Some(key) if key.is_server_mac(server, client, mac) => {
+                let hello = self.hello();
+                self.send(&hello);
+            }
+            _ => self.refuse("it does not have the key".into()),
+        }
+    }
+
+    fn joined(&mut self, policy: String) {
+        let Link::Greeting { channel, .. } = std::mem::replace(&mut self.link, Link::Down) else {
+            return self.lose("it spoke out of turn");
+        };
+        self.link = Link::Up { channel };
+        self.rejoins = true;
+        self.down_since_ns = None;
+        self.words.push(Word::Joined { policy });
+        if let Some(phase) = &mut self.phase {
+            phase.told = phase.progress;
+            let Phase { number, bytes, granted, progress, .. } = *phase;
+            let age_ns = now_ns().saturating_sub(phase.began_ns);
+            self.send(&Message::Resume { phase: number, bytes, age_ns, granted, progress });
+        }
+    }
+
+    /// Sends the progress if there is any and it is time.
+    fn report(&mut self, now: u64) {
+        let report_ns = self.report_ns;
+        let joined = self.is_joined();
+        let Some(phase) = &mut self.phase else { return };
+        let news = phase.told != phase.progress;
+        // Who begins to wait is heard at once: others may have what it needs.
+        let urgent = phase.progress.is_waiting() && !phase.told.is_waiting();
+        if joined && news && (urgent || now >= phase.told_ns + report_ns) {
+            phase.told = phase.progress;
+            phase.told_ns = now;
+            let (phase, progress) = (phase.number, phase.progress);
+            self.send(&Message::Moved { phase, progress });
+        }
+    }
+
+    fn keep_time(&mut self, now: u64) {
+        match &self.link {
+            Link::Greeting { since_ns, .. } if now >= since_ns + HANDSHAKE_NS => self.lose("it does not answer"),
+            Link::Up { .. } if now >= self.heard_ns + self.lease_ns => self.lose("it has fallen silent"),
+            Link::Up { .. } => {
+                self.report(now);
+                if now >= self.beat_sent_ns + self.beat_ns {
+                    self.beat_sent_ns = now;
+                    self.send(&Message::Beat {});
+                }
+            }
+            _ => {}
+        }
+        if self.down_since_ns.is_some_and(|since_ns| now >= since_ns + OPEN_AFTER_NS) {
+            self.down_since_ns = None;
+            self.words.push(Word::Open { reason: "there is no coordinator".into() });
+        }
+    }
+
+    fn lose(&mut self, reason: &str) {
+        if let Link::Up { .. } = std::mem::replace(&mut self.link, Link::Down) {
+            self.down_since_ns = Some(now_ns());
+            self.words.push(Word::Lost { reason: reason.into() });
+        }
+    }
+
+    fn refuse(&mut self, reason: String) {
+        self.link = Link::Down;
+        self.down_since_ns = None;
+        self.words.push(Word::Refused { reason: reason.clone() });
+        self.words.push(Word::Open { reason });
+    }
+}
+
+impl AsRawFd for Client {
+    /// Ready to be read when [`Client::step`] has something to do.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poller.as_raw_fd()
+    }
+}

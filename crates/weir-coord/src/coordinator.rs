@@ -1,0 +1,579 @@
+//! The coordinator without its sockets: messages in, messages out, time passed in.
+//!
+//! It joins the connections of a job's nodes to one job, drives the engine with what they say, and turns the
+//! engine's shares into credits. A job's phase begins with the first of its nodes and ends with the last. All it
+//! knows it was told by those who are connected: a new coordinator that replaces one that died *gathers* for a
+//! moment what the jobs say of themselves, then goes on where the other was, those first who held grants.
+
+use crate::tokens::{Tokens, UNLIMITED};
+use crate::wire::{Message, Progress};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use weir_engine::engine::{Action, Engine, Event, JobId, JobInfo, MAX_JOBS};
+use weir_engine::sharing::PolicyKind;
+
+/// A connection's number: small, free again once it is gone.
+pub type Peer = usize;
+
+/// Times that the jobs have to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    pub lease_ms: u32,
+    pub beat_ms: u32,
+    pub report_ms: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { lease_ms: 800, beat_ms: 200, report_ms: 2 }
+    }
+}
+
+/// How long a coordinator that took over listens before it decides.
+const GATHER_NS: u64 = 60_000_000;
+
+/// A job that had another coordinator makes one that is younger than this gather.
+const YOUNG_NS: u64 = 1_000_000_000;
+
+/// Names longer than this are no names.
+const MAX_NAME_BYTES: usize = 255;
+
+pub struct Coordinator {
+    policy: PolicyKind,
+    pace: Pace,
+    pub(crate) engine: Engine,
+    actions: Vec<Action>,
+    timer_ns: Option<u64>,
+    pub(crate) jobs: Vec<Option<Job>>,
+    free: Vec<JobId>,
+    by_name: HashMap<String, JobId>,
+    pub(crate) nodes: Vec<Option<Node>>,
+    pub(crate) tokens: Tokens,
+    settled_ns: u64,
+    pub(crate) began_ns: u64,
+    gather_until_ns: Option<u64>,
+    gathered: Vec<(Peer, Resumption)>,
+    /// What every job has that was granted one, where the policy treats all alike.
+    pub(crate) common_share: Option<f64>,
+    pub(crate) decisions: u64,
+    outbox: Vec<(Peer, Message)>,
+}
+
+/// A job, joined from the connections of its nodes.
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) application: String,
+    pub(crate) info: JobInfo,
+    pub(crate) mean_phase_bytes: Option<u64>,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) standing: Standing,
+    /// When the standing began.
+    pub(crate) since_ns: u64,
+    /// Done in this phase by nodes that have ended it.
+    ended: Progress,
+    /// What the engine was told of this phase.
+    told_bytes: u64,
+    phase_began_ns: u64,
+    announced_bytes: Option<u64>,
+    pub(crate) phases: u64,
+    pub(crate) moved_bytes: u64,
+    pub(crate) held_ns: u64,
+    pub(crate) io_ns: u64,
+    pub(crate) waited_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Standing {
+    Outside,
+    Held,
+    Granted { share: f64 },
+}
+
+/// One connection's part of a job.
+pub(crate) struct Node {
+    pub(crate) job: JobId,
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    pub(crate) ranks: u32,
+    phase: Option<NodePhase>,
+}
+
+#[derive(Clone, Copy)]
+struct NodePhase {
+    number: u64,
+    progress: Progress,
+}
+
+/// A phase as it is told to a coordinator that did not see it begin.
+#[derive(Clone, Copy)]
+struct Resumption {
+    phase: u64,
+    bytes: Option<u64>,
+    age_ns: u64,
+    granted: bool,
+    progress: Progress,
+}
+
+impl Job {
+    fn is_in_phase(&self) -> bool {
+        self.standing != Standing::Outside
+    }
+
+    fn stand(&mut self, now_ns: u64, standing: Standing) {
+        if self.standing == Standing::Held {
+            self.held_ns += now_ns.saturating_sub(self.since_ns);
+        }
+        self.standing = standing;
+        self.since_ns = now_ns;
+    }
+}
+
+impl Coordinator {
+    pub fn new(now_ns: u64, policy: PolicyKind, pace: Pace) -> Coordinator {
+        Coordinator {
+            policy,
+            pace,
+            engine: Engine::new(policy.build()),
+            actions: Vec::new(),
+            timer_ns: None,
+            jobs: Vec::new(),
+            free: Vec::new(),
+            by_name: HashMap::new(),
+            nodes: Vec::new(),
+            tokens: Tokens::default(),
+            settled_ns: 0,
+            began_ns: now_ns,
+            gather_until_ns: None,
+            gathered: Vec::new(),
+            common_share: None,
+            decisions: 0,
+            outbox: Vec::new(),
+        }
+    }
+
+    pub fn policy(&self) -> PolicyKind {
+        self.policy
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Whether the peer speaks for a job.
+    pub fn is_node(&self, peer: Peer) -> bool {
+        self.node(peer).is_some()
+    }
+
+    /// What is to be sent, in order. The caller empties it.
+    pub fn outbox(&mut self) -> &mut Vec<(Peer, Message)> {
+        &mut self.outbox
+    }
+
+    /// What a peer said. An error is the reason to refuse it and to close; [`Coordinator::gone`] must follow.
+    pub fn handle(&mut self, now_ns: u64, peer: Peer, message: Message) -> Result<(), String> {
+        if let hello @ Message::Hello { .. } = message {
+            return self.join(now_ns, peer, hello);
+        }
+        if !self.is_node(peer) {
+            return Err("says something before hello".into());
+        }
+        match message {
+            Message::Begin { phase, bytes } => {
+                let progress = Progress::default();
+                let began = Resumption { phase, bytes, age_ns: 0, granted: false, progress };
+                self.begin_or_gather(now_ns, peer, began);
+            }
+            Message::Resume { phase, bytes, age_ns, granted, progress } => {
+                self.begin_or_gather(now_ns, peer, Resumption { phase, bytes, age_ns, granted, progress });
+            }
+            Message::Moved { phase, progress } => self.moved(now_ns, peer, phase, progress),
+            Message::End { phase, bytes, io_ns, waited_ns } => {
+                self.end(now_ns, peer, phase, bytes, io_ns, waited_ns);
+            }
+            Message::Beat {} => self.outbox.push((peer, Message::Beat {})),
+            _ => return Err("says what only a coordinator says, or says it twice".into()),
+        }
+        Ok(())
+    }
+
+    /// The connection is closed, by whomever: what the node held is free.
+    pub fn gone(&mut self, now_ns: u64, peer: Peer) {
+        self.gathered.retain(|(of, _)| *of != peer);
+        let Some(node) = self.nodes.get_mut(peer).and_then(Option::take) else { return };
+        let Some(job) = self.jobs[node.job.0 as usize].as_mut() else { return };
+        job.peers.retain(|of| *of != peer);
+        if !job.peers.is_empty() {
+            if let Some(phase) = node.phase {
+                self.node_ended(now_ns, node.job, phase.progress);
+            }
+            return;
+        }
+        let name = std::mem::take(&mut job.name);
+        self.by_name.remove(&name);
+        self.tokens.leave(node.job);
+        self.jobs[node.job.0 as usize] = None;
+        self.free.push(node.job);
+        self.step(now_ns, Event::JobLeft { job: node.job });
+    }
+
+    /// When [`Coordinator::tick`] wants to be called even if nothing comes.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let settle_ns = if self.tokens.needs_settling() { Some(self.settle_due_ns()) } else { None };
+        [self.timer_ns, self.gather_until_ns, settle_ns, self.tokens.settle_by_ns()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now_ns: u64) {
+        if self.gather_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.gather_until_ns = None;
+            self.resume_gathered(now_ns);
+        }
+        if self.timer_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.timer_ns = None;
+            self.step(now_ns, Event::TimePassed);
+        }
+        let fading = self.tokens.settle_by_ns().is_some_and(|by_ns| by_ns <= now_ns);
+        if fading || (self.tokens.needs_settling() && self.settle_due_ns() <= now_ns) {
+            self.settle(now_ns);
+        }
+    }
+
+    /// Goes on under another policy, which learns anew; who holds a grant is asked first.
+    pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
+        self.policy = policy;
+        self.engine = Engine::new(policy.build());
+        self.timer_ns = None;
+        self.common_share = None;
+        self.tokens = Tokens::default();
+        let mut in_phase = Vec::new();
+        for index in 0..self.jobs.len() {
+            let Some(job) = &mut self.jobs[index] else { continue };
+            let (id, info) = (JobId(index as u32), job.info);
+            if job.is_in_phase() {
+                let granted = matches!(job.standing, Standing::Granted { .. });
+                in_phase.push((!granted, job.phase_began_ns, id));
+                job.stand(now_ns, Standing::Held);
+                job.told_bytes = 0;
+            }
+            self.step(now_ns, Event::JobJoined { job: id, info });
+        }
+        in_phase.sort();
+        for (_, _, id) in in_phase {
+            let bytes = self.job(id).and_then(|job| job.announced_bytes);
+            self.step(now_ns, Event::PhaseBegan { job: id, bytes });
+            self.tell_progress(now_ns, id);
+        }
+    }
+
+    fn node(&self, peer: Peer) -> Option<&Node> {
+        self.nodes.get(peer)?.as_ref()
+    }
+
+    fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(id.0 as usize)?.as_ref()
+    }
+
+    fn job_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        self.jobs.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    fn join(&mut self, now_ns: u64, peer: Peer, hello: Message) -> Result<(), String> {
+        let Message::Hello { job, application, host, pid, ranks, nodes, w_iter_ns, mean_phase_bytes, rejoins } =
+            hello
+        else {
+            return Err("no hello".into());
+        };
+        if self.is_node(peer) {
+            return Err("says hello twice".into());
+        }
+        for (field, text) in [("job", &job), ("application", &application), ("host", &host)] {
+            if text.len() > MAX_NAME_BYTES || text.contains(char::is_control) {
+                return Err(format!("{field}: more than {MAX_NAME_BYTES} bytes, or control characters"));
+            }
+        }
+        for (field, bad) in [("job", job.is_empty()), ("ranks", ranks == 0), ("nodes", nodes == 0)] {
+            if bad {
+                return Err(format!("{field}: none"));
+            }
+        }
+        let id = match self.by_name.get(&job) {
+            Some(&id) => id,
+            None => {
+                let info = JobInfo { w_iter_ns, cap: None, nodes: u64::from(nodes) };
+                self.new_job(now_ns, job, application, info, mean_phase_bytes)?
+            }
+        };
+        if self.nodes.len() <= peer {
+            self.nodes.resize_with(peer + 1, || None);
+        }
+        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None });
+        if let Some(job) = self.job_mut(id) {
+            job.peers.push(peer);
+        }
+        if rejoins && now_ns < self.began_ns + YOUNG_NS && self.gather_until_ns.is_none() {
+            self.gather_until_ns = Some(now_ns + GATHER_NS);
+        }
+        let Pace { lease_ms, beat_ms, report_ms } = self.pace;
+        let policy = self.policy.to_string();
+        self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy }));
+        Ok(())
+    }
+
+    fn new_job(
+        &mut self,
+        now_ns: u64,
+        name: String,
+        application: String,
+        info: JobInfo,
+        mean_phase_bytes: Option<u64>,
+    ) -> Result<JobId, String> {
+        let id = self.free.pop().unwrap_or(JobId(self.jobs.len() as u32));
+        if id.0 >= MAX_JOBS {
+            return Err(format!("there are {MAX_JOBS} jobs already"));
+        }
+        if self.jobs.len() <= id.0 as usize {
+            self.jobs.push(None);
+        }
+        self.by_name.insert(name.clone(), id);
+        self.jobs[id.0 as usize] = Some(Job {
+            name,
+            application,
+            info,
+            mean_phase_bytes,
+            peers: Vec::new(),
+            standing: Standing::Outside,
+            since_ns: now_ns,
+            ended: Progress::default(),
+            told_bytes: 0,
+            phase_began_ns: now_ns,
+            announced_bytes: None,
+            phases: 0,
+            moved_bytes: 0,
+            held_ns: 0,
+            io_ns: 0,
+            waited_ns: 0,
+        });
+        self.step(now_ns, Event::JobJoined { job: id, info });
+        Ok(id)
+    }
+
+    fn begin_or_gather(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {
+        if self.gather_until_ns.is_some() {
+            self.gathered.retain(|(of, _)| *of != peer);
+            self.gathered.push((peer, phase));
+        } else {
+            self.begin(now_ns, peer, phase);
+        }
+    }
+
+    /// Those who held grants first, in the order in which their phases began: the engine, asked in this order,
+    /// grants what the one before had granted, as far as the policy is one that comes first, serves first.
+    fn resume_gathered(&mut self, now_ns: u64) {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        gathered.sort_by_key(|(peer, phase)| (!phase.granted, Reverse(phase.age_ns), *peer));
+        for (peer, phase) in gathered {
+            self.begin(now_ns, peer, phase);
+        }
+    }
+
+    fn begin(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {
+        let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
+        let id = node.job;
+        let entered = NodePhase { number: phase.phase, progress: phase.progress };
+        if let Some(before) = node.phase.replace(entered) {
+            // Its end got lost; the job is in a phase all the same.
+            self.node_left_phase(id, before.progress);
+        }
+        let Some(job) = self.job_mut(id) else { return };
+        match job.standing {
+            Standing::Outside => {
+                job.stand(now_ns, Standing::Held);
+                job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
+                let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
+                job.announced_bytes = phase.bytes.or(from_history);
+                let bytes = job.announced_bytes;
+                self.step(now_ns, Event::PhaseBegan { job: id, bytes });
+            }
+            Standing::Held => self.outbox.push((peer, Message::Hold { phase: phase.phase })),
+            Standing::Granted { share } => self.grant_node(peer, id, share),
+        }
+        if phase.progress.done_bytes > 0 {
+            self.tell_progress(now_ns, id);
+        }
+    }
+
+    fn moved(&mut self, now_ns: u64, peer: Peer, phase: u64, progress: Progress) {
+        let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
+        let Some(own) = node.phase.as_mut().filter(|own| own.number == phase) else {
+            // It may be among those that wait to be resumed.
+            let gathered = self.gathered.iter_mut().find(|(of, entry)| *of == peer && entry.phase == phase);
+            if let Some((_, entry)) = gathered {
+                entry.progress = progress;
+            }
+            return;
+        };
+        own.progress = progress;
+        let id = node.job;
+        let of_job = self.progress(id);
+        self.tokens.report(now_ns, id, of_job);
+        if self.engine.wants_progress() {
+            self.tell_progress(now_ns, id);
+        }
+    }
+
+    fn end(&mut self, now_ns: u64, peer: Peer, phase: u64, bytes: u64, io_ns: u64, waited_ns: u64) {
+        self.gathered.retain(|(of, _)| *of != peer);
+        let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
+        if node.phase.is_none_or(|own| own.number != phase) {
+            return;
+        }
+        node.phase = None;
+        let id = node.job;
+        if let Some(job) = self.job_mut(id) {
+            job.io_ns = job.io_ns.saturating_add(io_ns);
+            job.waited_ns = job.waited_ns.saturating_add(waited_ns);
+        }
+        self.node_ended(now_ns, id, Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes });
+    }
+
+    /// What a node has done stays with the phase of its job.
+    fn node_left_phase(&mut self, id: JobId, progress: Progress) {
+        if let Some(job) = self.job_mut(id) {
+            let done_bytes = progress.done_bytes.saturating_add(job.ended.done_bytes);
+            let spent_bytes = progress.spent_bytes.saturating_add(job.ended.spent_bytes);
+            job.ended = Progress { done_bytes, spent_bytes, wanted_bytes: spent_bytes };
+        }
+    }
+
+    fn node_ended(&mut self, now_ns: u64, id: JobId, progress: Progress) {
+        self.node_left_phase(id, progress);
+        let of_job = self.progress(id);
+        self.tokens.report(now_ns, id, of_job);
+        let Some(job) = self.job(id) else { return };
+        let in_phase = |peer: &Peer| self.node(*peer).is_some_and(|node| node.phase.is_some());
+        if job.peers.iter().any(in_phase) || !job.is_in_phase() {
+            return;
+        }
+        self.tell_progress(now_ns, id);
+        self.tokens.leave(id);
+        if let Some(job) = self.job_mut(id) {
+            job.stand(now_ns, Standing::Outside);
+            job.phases += 1;
+            job.moved_bytes = job.moved_bytes.saturating_add(of_job.done_bytes);
+            job.ended = Progress::default();
+            job.told_bytes = 0;
+        }
+        self.step(now_ns, Event::PhaseEnded { job: id });
+    }
+
+    /// Of all nodes of the job, in its phase.
+    pub(crate) fn progress(&self, id: JobId) -> Progress {
+        let Some(job) = self.job(id) else { return Progress::default() };
+        let phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
+        phases.fold(job.ended, |sum, NodePhase { progress, .. }| Progress {
+            done_bytes: sum.done_bytes.saturating_add(progress.done_bytes),
+            spent_bytes: sum.spent_bytes.saturating_add(progress.spent_bytes),
+            wanted_bytes: sum.wanted_bytes.saturating_add(progress.wanted_bytes),
+        })
+    }
+
+    fn tell_progress(&mut self, now_ns: u64, id: JobId) {
+        let done_bytes = self.progress(id).done_bytes;
+        let Some(job) = self.job_mut(id) else { return };
+        let bytes = done_bytes.saturating_sub(job.told_bytes);
+        if bytes > 0 {
+            job.told_bytes = done_bytes;
+            self.step(now_ns, Event::BytesMoved { job: id, bytes });
+        }
+    }
+
+    /// Tells the engine and does what it says.
+    fn step(&mut self, now_ns: u64, event: Event) {
+        self.decisions += 1;
+        let mut actions = std::mem::take(&mut self.actions);
+        self.engine.step(now_ns, event, &mut actions);
+        for &action in &actions {
+            self.obey(now_ns, action);
+        }
+        self.actions = actions;
+    }
+
+    fn obey(&mut self, now_ns: u64, action: Action) {
+        match action {
+            Action::Grant { job: id, share } => {
+                let progress = self.progress(id);
+                let Some(job) = self.job_mut(id) else { return };
+                job.stand(now_ns, Standing::Granted { share });
+                self.tokens.enter(now_ns, id, share, progress);
+                for peer in self.peers(id) {
+                    self.grant_node(peer, id, share);
+                }
+            }
+            Action::Share { job: id, share } => {
+                self.common_share = None;
+                self.tokens.set_share(id, share);
+                if let Some(job) = self.job_mut(id) {
+                    job.standing = Standing::Granted { share };
+                }
+            }
+            Action::ShareAll { share } => {
+                self.common_share = Some(share);
+                self.tokens.set_all_shares(share);
+            }
+            Action::Hold { job: id } => {
+                self.tokens.leave(id);
+                let Some(job) = self.job_mut(id) else { return };
+                job.stand(now_ns, Standing::Held);
+                for peer in self.peers(id) {
+                    if let Some(phase) = self.node(peer).and_then(|node| node.phase) {
+                        self.outbox.push((peer, Message::Hold { phase: phase.number }));
+                    }
+                }
+            }
+            Action::Timer { at_ns } => self.timer_ns = Some(at_ns),
+        }
+    }
+
+    fn peers(&self, id: JobId) -> Vec<Peer> {
+        self.job(id).map(|job| job.peers.clone()).unwrap_or_default()
+    }
+
+    fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
+        let Some(phase) = self.node(peer).and_then(|node| node.phase) else { return };
+        let credit_bytes = self.node_credit(id, phase.progress, self.tokens.credit_bytes(id));
+        let share = self.common_share.unwrap_or(share);
+        self.outbox.push((peer, Message::Grant { phase: phase.number, share, credit_bytes }));
+    }
+
+    /// What a job may still spend is divided evenly among its nodes that are in the phase.
+    fn node_credit(&self, id: JobId, node: Progress, credit_bytes: u64) -> u64 {
+        if credit_bytes == UNLIMITED {
+            return UNLIMITED;
+        }
+        let Some(job) = self.job(id) else { return 0 };
+        if let [_] = job.peers[..] {
+            return credit_bytes.saturating_sub(job.ended.spent_bytes);
+        }
+        let in_phase = job.peers.iter().filter(|&&peer| self.node(peer).is_some_and(|node| node.phase.is_some()));
+        let left_bytes = credit_bytes.saturating_sub(self.progress(id).spent_bytes);
+        node.spent_bytes.saturating_add(left_bytes.div_ceil(in_phase.count().max(1) as u64))
+    }
+
+    /// Settling looks at every job in I/O: with very many, less often.
+    fn settle_due_ns(&self) -> u64 {
+        self.settled_ns + 200 * self.tokens.len() as u64
+    }
+
+    fn settle(&mut self, now_ns: u64) {
+        self.settled_ns = now_ns;
+        let mut changed = Vec::new();
+        self.tokens.settle(now_ns, |job, credit_bytes| changed.push((job, credit_bytes)));
+        for (id, credit_bytes) in changed {
+            for peer in self.peers(id) {
+                let Some(phase) = self.node(peer).and_then(|node| node.phase) else { continue };
+                let credit_bytes = self.node_credit(id, phase.progress, credit_bytes);
+                self.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes }));
+            }
+        }
+    }
+}
