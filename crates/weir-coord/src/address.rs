@@ -60,9 +60,10 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_named_with_a_reason() {
-        for bad in ["", "node7:4711", "unix:", "unix:relative", "tcp://", "tcp://node7", "tcp://:1", "tcp://::1:80"]
-            .into_iter()
-            .chain(["tcp://node7:port", "tcp://node7:70000", "udp://node7:1", "tcp://node7:-1"])
+        for bad in
+            ["", "node7:4711", "unix:", "unix:relative", "tcp://", "tcp://node7", "tcp://:1", "tcp://::1:80"]
+                .into_iter()
+                .chain(["tcp://node7:port", "tcp://node7:70000", "udp://node7:1", "tcp://node7:-1"])
         {
             let error = bad.parse::<Address>().unwrap_err();
             assert!(error.starts_with(&format!("address {bad:?}: ")), "{error}");

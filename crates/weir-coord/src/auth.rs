@@ -38,7 +38,10 @@ impl Key {
         let about = file.metadata().map_err(failed)?;
         if about.mode() & 0o077 != 0 {
             let mode = about.mode() & 0o7777;
-            return Err(format!("key file {}: mode {mode:o}, but only its owner may read it (600)", path.display()));
+            return Err(format!(
+                "key file {}: mode {mode:o}, but only its owner may read it (600)",
+                path.display()
+            ));
         }
         if about.uid() != user() && about.uid() != 0 {
             return Err(format!("key file {}: belongs to another user", path.display()));
@@ -143,7 +146,10 @@ pub fn private_directory(path: &Path) -> Result<(), String> {
     }
     if about.mode() & 0o077 != 0 {
         let mode = about.mode() & 0o7777;
-        return Err(format!("directory {}: mode {mode:o}, but only its owner may enter it (700)", path.display()));
+        return Err(format!(
+            "directory {}: mode {mode:o}, but only its owner may enter it (700)",
+            path.display()
+        ));
     }
     Ok(())
 }

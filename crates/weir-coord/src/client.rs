@@ -62,10 +62,13 @@ struct Phase {
 const HANDSHAKE_NS: u64 = 500_000_000;
 
 /// Until `Welcome` says otherwise.
-const FIRST_LEASE_NS: u64 = 800_000_000;
+const FIRST_BEAT_NS: u64 = 200_000_000;
 
 /// Without a coordinator for this long, the gate opens.
-const OPEN_AFTER_NS: u64 = 500_000_000;
+const OPEN_AFTER_NS: u64 = 300_000_000;
+
+/// A coordinator that has not answered this many beats is lost. Its lease for the job is longer.
+const BEATS_MISSED: u64 = 3;
 
 /// Some thousands of messages.
 const MAX_UNSENT_BYTES: usize = 256 << 10;
@@ -73,8 +76,14 @@ const MAX_UNSENT_BYTES: usize = 256 << 10;
 enum Link {
     Down,
     /// Connected, the coordinator has not answered yet.
-    Greeting { channel: Channel, since_ns: u64, proof: Option<(Nonce, Nonce)> },
-    Up { channel: Channel },
+    Greeting {
+        channel: Channel,
+        since_ns: u64,
+        proof: Option<(Nonce, Nonce)>,
+    },
+    Up {
+        channel: Channel,
+    },
 }
 
 pub struct Client {
@@ -86,13 +95,14 @@ pub struct Client {
     phase: Option<Phase>,
     heard_ns: u64,
     beat_sent_ns: u64,
-    lease_ns: u64,
     beat_ns: u64,
     report_ns: u64,
     /// Had a coordinator before.
     rejoins: bool,
     /// Since when there is none, for `Open`; `None` once that was said.
     down_since_ns: Option<u64>,
+    /// Why the latest attempt to reach one failed.
+    failure: String,
     ready: Vec<(u64, Interest)>,
     words: Vec<Word>,
 }
@@ -114,11 +124,11 @@ impl Client {
             phase: None,
             heard_ns: 0,
             beat_sent_ns: 0,
-            lease_ns: FIRST_LEASE_NS,
-            beat_ns: FIRST_LEASE_NS / 4,
+            beat_ns: FIRST_BEAT_NS,
             report_ns: 2_000_000,
             rejoins: false,
             down_since_ns: Some(now_ns()),
+            failure: "there is no coordinator".into(),
             ready: Vec::new(),
             words: Vec::new(),
         })
@@ -144,6 +154,11 @@ impl Client {
     /// For connections from now on.
     pub fn set_key(&mut self, key: Option<Key>) {
         self.key = key;
+    }
+
+    /// Why there is no coordinator, for [`Word::Open`].
+    pub(crate) fn note_failure(&mut self, reason: String) {
+        self.failure = reason;
     }
 
     pub fn is_connected(&self) -> bool {
@@ -232,7 +247,8 @@ impl Client {
             Link::Up { .. } => {
                 let report_ns = self.phase.filter(|phase| phase.told != phase.progress);
                 let report_ns = report_ns.map(|phase| phase.told_ns + self.report_ns);
-                let beat_ns = (self.beat_sent_ns + self.beat_ns).min(self.heard_ns + self.lease_ns);
+                let beat_ns =
+                    (self.beat_sent_ns + self.beat_ns).min(self.heard_ns + BEATS_MISSED * self.beat_ns);
                 Some(report_ns.map_or(beat_ns, |report_ns| report_ns.min(beat_ns)))
             }
         };
@@ -292,8 +308,7 @@ impl Client {
         match message {
             Message::Challenge { nonce } => self.prove(nonce),
             Message::Proven { mac } => self.check(&mac),
-            Message::Welcome { lease_ms, beat_ms, report_ms, policy } => {
-                self.lease_ns = u64::from(lease_ms.max(1)) * 1_000_000;
+            Message::Welcome { beat_ms, report_ms, policy, .. } => {
                 self.beat_ns = u64::from(beat_ms.max(1)) * 1_000_000;
                 self.report_ns = u64::from(report_ms) * 1_000_000;
                 self.joined(policy);
@@ -380,8 +395,12 @@ impl Client {
 
     fn keep_time(&mut self, now: u64) {
         match &self.link {
-            Link::Greeting { since_ns, .. } if now >= since_ns + HANDSHAKE_NS => self.lose("it does not answer"),
-            Link::Up { .. } if now >= self.heard_ns + self.lease_ns => self.lose("it has fallen silent"),
+            Link::Greeting { since_ns, .. } if now >= since_ns + HANDSHAKE_NS => {
+                self.lose("it does not answer")
+            }
+            Link::Up { .. } if now >= self.heard_ns + BEATS_MISSED * self.beat_ns => {
+                self.lose("it has fallen silent")
+            }
             Link::Up { .. } => {
                 self.report(now);
                 if now >= self.beat_sent_ns + self.beat_ns {
@@ -393,11 +412,12 @@ impl Client {
         }
         if self.down_since_ns.is_some_and(|since_ns| now >= since_ns + OPEN_AFTER_NS) {
             self.down_since_ns = None;
-            self.words.push(Word::Open { reason: "there is no coordinator".into() });
+            self.words.push(Word::Open { reason: self.failure.clone() });
         }
     }
 
     fn lose(&mut self, reason: &str) {
+        self.failure = format!("the coordinator is lost: {reason}");
         if let Link::Up { .. } = std::mem::replace(&mut self.link, Link::Down) {
             self.down_since_ns = Some(now_ns());
             self.words.push(Word::Lost { reason: reason.into() });
@@ -416,5 +436,65 @@ impl AsRawFd for Client {
     /// Ready to be read when [`Client::step`] has something to do.
     fn as_raw_fd(&self) -> RawFd {
         self.poller.as_raw_fd()
+    }
+}
+
+/// Asks a coordinator for its status: JSON. Blocks for at most `timeout`.
+pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> Result<String, String> {
+    let failed = |why: String| format!("cannot ask the coordinator at {address}: {why}");
+    let mut channel = Channel::new(Stream::connect(address).map_err(|error| failed(error.to_string()))?);
+    let poller = Poller::new().and_then(|poller| {
+        poller.add(&channel.stream, SOCKET, Interest::READ)?;
+        Ok(poller)
+    });
+    let mut poller = poller.map_err(|error| failed(error.to_string()))?;
+    let mut nonces = None;
+    if let Address::Unix(_) = address {
+        channel.queue(&Message::StatusQuery {});
+    }
+    let deadline_ns = now_ns() + timeout.as_nanos() as u64;
+    let mut scratch = [0; 16 << 10];
+    let mut text = String::new();
+    loop {
+        channel.flush().map_err(|error| failed(error.to_string()))?;
+        let now = now_ns();
+        if now >= deadline_ns {
+            return Err(failed("it does not answer".into()));
+        }
+        poller
+            .wait(Duration::from_nanos(deadline_ns - now), &mut Vec::new())
+            .map_err(|error| failed(error.to_string()))?;
+        let input = channel.receive(&mut scratch);
+        while let Some(message) = channel.next().map_err(|error| failed(error.to_string()))? {
+            match message {
+                Message::Challenge { nonce: server } => {
+                    let key = key.ok_or_else(|| failed("it wants a key".into()))?;
+                    let client = auth::nonce().map_err(|error| failed(error.to_string()))?;
+                    nonces = Some((server, client));
+                    let mac = key.client_mac(&server, &client);
+                    channel.queue(&Message::Proof { nonce: client, mac });
+                }
+                Message::Proven { mac } => {
+                    let proven = nonces
+                        .zip(key)
+                        .is_some_and(|((server, client), key)| key.is_server_mac(&server, &client, &mac));
+                    if !proven {
+                        return Err(failed("it does not have the key".into()));
+                    }
+                    channel.queue(&Message::StatusQuery {});
+                }
+                Message::Status { last, text: piece } => {
+                    text.push_str(&piece);
+                    if last {
+                        return Ok(text);
+                    }
+                }
+                Message::Refuse { reason } => return Err(failed(reason)),
+                _ => return Err(failed("it answers something else".into())),
+            }
+        }
+        if let Input::Closed = input {
+            return Err(failed("it closed the connection".into()));
+        }
     }
 }

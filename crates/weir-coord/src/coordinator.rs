@@ -219,7 +219,10 @@ impl Coordinator {
     /// When [`Coordinator::tick`] wants to be called even if nothing comes.
     pub fn deadline_ns(&self) -> Option<u64> {
         let settle_ns = if self.tokens.needs_settling() { Some(self.settle_due_ns()) } else { None };
-        [self.timer_ns, self.gather_until_ns, settle_ns, self.tokens.settle_by_ns()].into_iter().flatten().min()
+        [self.timer_ns, self.gather_until_ns, settle_ns, self.tokens.settle_by_ns()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Does what is due.
@@ -278,8 +281,17 @@ impl Coordinator {
     }
 
     fn join(&mut self, now_ns: u64, peer: Peer, hello: Message) -> Result<(), String> {
-        let Message::Hello { job, application, host, pid, ranks, nodes, w_iter_ns, mean_phase_bytes, rejoins } =
-            hello
+        let Message::Hello {
+            job,
+            application,
+            host,
+            pid,
+            ranks,
+            nodes,
+            w_iter_ns,
+            mean_phase_bytes,
+            rejoins,
+        } = hello
         else {
             return Err("no hello".into());
         };
@@ -554,7 +566,8 @@ impl Coordinator {
         if let [_] = job.peers[..] {
             return credit_bytes.saturating_sub(job.ended.spent_bytes);
         }
-        let in_phase = job.peers.iter().filter(|&&peer| self.node(peer).is_some_and(|node| node.phase.is_some()));
+        let in_phase =
+            job.peers.iter().filter(|&&peer| self.node(peer).is_some_and(|node| node.phase.is_some()));
         let left_bytes = credit_bytes.saturating_sub(self.progress(id).spent_bytes);
         node.spent_bytes.saturating_add(left_bytes.div_ceil(in_phase.count().max(1) as u64))
     }

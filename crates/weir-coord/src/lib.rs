@@ -4,13 +4,18 @@
 //! - [`tokens`]: byte credits that make jobs in I/O move bytes by their shares. Pure.
 //! - [`coordinator`]: the coordinator without its sockets. Pure.
 //! - [`auth`], [`address`]: who may talk, and where.
+//! - [`server`]: the coordinator's sockets.
 //! - [`client`]: a job's side of the connection.
+//! - [`election`]: a job's node in all of this: a client, and the coordinator itself if elected. What a job uses.
 
 pub mod address;
 pub mod auth;
 pub mod client;
 pub mod coordinator;
+pub mod election;
+pub mod server;
 mod socket;
+mod status;
 pub mod tokens;
 pub mod wire;
 

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -143,28 +143,36 @@ impl Channel {
 }
 
 pub(crate) enum Listener {
-    Unix { socket: UnixListener, path: PathBuf },
+    /// With the file's number, to tell it from one that took its place.
+    Unix {
+        socket: UnixListener,
+        path: PathBuf,
+        inode: u64,
+    },
     Tcp(TcpListener),
 }
 
 impl Listener {
-    /// A Unix socket that is left over from a coordinator that died is replaced; one that is alive is not.
-    pub(crate) fn bind(address: &Address) -> Result<Listener, String> {
+    /// A Unix socket that is left over from a coordinator that died is replaced; one that is alive only if
+    /// `replace` says so.
+    pub(crate) fn bind(address: &Address, replace: bool) -> Result<Listener, String> {
         let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
         match address {
             Address::Unix(path) => {
-                let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("/"));
+                let parent =
+                    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("/"));
                 auth::private_directory(parent)?;
                 if fs::symlink_metadata(path).is_ok() {
-                    if Stream::connect(address).is_ok() {
+                    if !replace && Stream::connect(address).is_ok() {
                         return Err(format!("cannot listen on {address}: a coordinator is there already"));
                     }
                     fs::remove_file(path).map_err(failed)?;
                 }
                 let socket = with_short_path(path, |short| UnixListener::bind(short)).map_err(failed)?;
                 socket.set_nonblocking(true).map_err(failed)?;
-                let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
-                Ok(Listener::Unix { socket, path: path.clone() })
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+                let inode = fs::symlink_metadata(path).map_err(failed)?.ino();
+                Ok(Listener::Unix { socket, path: path.clone(), inode })
             }
             Address::Tcp(place) => {
                 let socket = TcpListener::bind(place.as_str()).map_err(failed)?;
@@ -199,6 +207,16 @@ impl AsRawFd for Listener {
         match self {
             Listener::Unix { socket, .. } => socket.as_raw_fd(),
             Listener::Tcp(socket) => socket.as_raw_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix { path, inode, .. } = self
+            && fs::symlink_metadata(&path).is_ok_and(|about| about.ino() == *inode)
+        {
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -256,8 +274,7 @@ impl Poller {
     fn control(&self, what: i32, socket: &impl AsRawFd, token: u64, interest: Interest) -> io::Result<()> {
         let mut event = libc::epoll_event { events: interest.bits(), u64: token };
         // SAFETY: the event outlives the call, and both descriptors are open.
-        let result =
-            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, socket.as_raw_fd(), &mut event) };
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, socket.as_raw_fd(), &mut event) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -266,7 +283,12 @@ impl Poller {
         let capacity = self.events.len() as i32;
         // SAFETY: the events are as many as said.
         let count = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), capacity, milliseconds(timeout))
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                capacity,
+                milliseconds(timeout),
+            )
         };
         if count < 0 {
             let error = io::Error::last_os_error();

@@ -1,0 +1,371 @@
+//! Who coordinates: one of the jobs themselves, found through nothing but a directory.
+//!
+//! ```text
+//! coordinator.lock   a record lock on it makes its holder the coordinator; it dies with the process
+//! coordinator.sock   where the jobs of this node reach it
+//! coordinator.at     how other nodes reach it: host, TCP address and key (only if asked for)
+//! ```
+//!
+//! Everybody who has no coordinator tries the lock. Who gets it opens the socket and coordinates, in the thread
+//! that called [`Member::step`]; everybody, the winner too, connects. When a coordinator goes, its
+//! connections close and the race begins again.
+//!
+//! The lock is a POSIX record lock and no `flock`: a child that the program forks must not inherit it, or a dead
+//! coordinator would live on in its children. Its weakness, that within a process it excludes nobody and
+//! that closing any descriptor of the file drops it, is mended by a list of the locks that this process holds.
+
+use crate::address::Address;
+use crate::auth::{self, Key};
+use crate::client::{Client, Identity, Word};
+use crate::server::{Server, Settings};
+use crate::socket::{Interest, Poller, Waker, now_ns};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Where the jobs of a user on this node meet unless told otherwise: the same for all of them, whatever
+/// their environment.
+pub fn default_directory() -> PathBuf {
+    PathBuf::from(format!("/tmp/weir-{}", auth::user()))
+}
+
+/// How a job finds its coordinator.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// A service.
+    Service { address: Address, key: Option<Key> },
+    /// The jobs that meet in this directory elect one among them.
+    Elect {
+        directory: PathBuf,
+        /// Also reachable from other nodes, under this name of the node; then the directory is on a file
+        /// system that they share.
+        network_host: Option<String>,
+        /// How to coordinate when elected.
+        settings: Settings,
+    },
+}
+
+/// A job's node in the world of coordination: a client, and the coordinator itself if elected.
+///
+/// Driven by one thread, from which it never departs; it creates none.
+pub struct Member {
+    way: Way,
+    host: String,
+    client: Client,
+    office: Option<Office>,
+    poller: Poller,
+    retry_ns: u64,
+    backoff_ns: u64,
+    checked_ns: u64,
+}
+
+/// What the coordinator has. The fields are dropped in this order: the socket is gone before the lock is.
+struct Office {
+    server: Server,
+    published: Option<PathBuf>,
+    lock: Lock,
+}
+
+const CLIENT: u64 = 0;
+const SERVER: u64 = 1;
+
+const FIRST_BACKOFF_NS: u64 = 1_000_000;
+/// A takeover waits for this at most.
+const ELECTION_BACKOFF_NS: u64 = 50_000_000;
+const SERVICE_BACKOFF_NS: u64 = 1_000_000_000;
+/// How often the holder looks whether the lock is still where everybody looks for it.
+const CHECK_NS: u64 = 250_000_000;
+
+impl Member {
+    /// Nothing is tried before the first [`Member::step`]. `waker` ends one from other threads.
+    pub fn new(way: Way, identity: Identity, waker: Waker) -> io::Result<Member> {
+        let key = match &way {
+            Way::Service { key, .. } => key.clone(),
+            Way::Elect { .. } => None,
+        };
+        let host = identity.host.clone();
+        let client = Client::new(identity, key, waker)?;
+        let poller = Poller::new()?;
+        poller.add(&client, CLIENT, Interest::READ)?;
+        let (retry_ns, checked_ns) = (0, 0);
+        Ok(Member {
+            way,
+            host,
+            client,
+            office: None,
+            poller,
+            retry_ns,
+            backoff_ns: FIRST_BACKOFF_NS,
+            checked_ns,
+        })
+    }
+
+    /// The phase's messages go through here; see [`Client`].
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    pub fn is_coordinator(&self) -> bool {
+        self.office.is_some()
+    }
+
+    /// Connects if need be, coordinates if elected, sends and receives; waits until something happens, somebody
+    /// wakes it, or `timeout` is over. What changed for the job is handed to `hear`.
+    pub fn step(&mut self, timeout: Duration, hear: &mut dyn FnMut(Word)) {
+        self.seek();
+        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
+        let mut ready = Vec::new();
+        let waited = self.poller.wait(timeout.min(Duration::from_nanos(wait_ns)), &mut ready);
+        if let Some(office) = &mut self.office
+            && (office.server.step(Duration::ZERO).is_err() || waited.is_err())
+        {
+            self.office = None;
+        }
+        self.check_office();
+        self.client.step(Duration::ZERO, hear);
+        if self.client.is_joined() {
+            self.backoff_ns = FIRST_BACKOFF_NS;
+        }
+    }
+
+    /// Says goodbye; another takes over if this was the coordinator.
+    pub fn leave(mut self) {
+        self.client.bye();
+        if let Some(office) = &mut self.office {
+            // The others hear of it by their connections.
+            let _ = office.server.step(Duration::ZERO);
+        }
+    }
+
+    fn deadline_ns(&self) -> u64 {
+        let seek_ns = if self.client.is_connected() { u64::MAX } else { self.retry_ns };
+        let office_ns = self
+            .office
+            .as_ref()
+            .map_or(u64::MAX, |office| office.server.deadline_ns().min(self.checked_ns + CHECK_NS));
+        seek_ns.min(office_ns).min(self.client.deadline_ns())
+    }
+
+    fn seek(&mut self) {
+        let now = now_ns();
+        if self.client.is_connected() || now < self.retry_ns {
+            return;
+        }
+        if let Err(reason) = self.try_once() {
+            self.client.note_failure(reason);
+        }
+        let most_ns = match self.way {
+            Way::Service { .. } => SERVICE_BACKOFF_NS,
+            Way::Elect { .. } => ELECTION_BACKOFF_NS,
+        };
+        self.retry_ns = now_ns() + self.backoff_ns;
+        self.backoff_ns = (2 * self.backoff_ns).min(most_ns);
+    }
+
+    fn try_once(&mut self) -> Result<(), String> {
+        match &self.way {
+            Way::Service { address, .. } => self.client.connect(address),
+            Way::Elect { directory, network_host, settings } => {
+                if self.office.is_none()
+                    && let Some(lock) = Lock::try_take(directory)?
+                {
+                    let office = Office::open(lock, directory, network_host.as_deref(), settings)?;
+                    let failed = |error: io::Error| format!("epoll: {error}");
+                    self.poller.add(&office.server, SERVER, Interest::READ).map_err(failed)?;
+                    self.office = Some(office);
+                    self.checked_ns = now_ns();
+                }
+                let own = self.client.connect(&Address::Unix(socket_path(directory)));
+                if own.is_ok() || network_host.is_none() {
+                    return own;
+                }
+                let (address, key) = published(directory)?;
+                self.client.set_key(Some(key));
+                self.client.connect(&address)
+            }
+        }
+    }
+
+    /// Resigns if the directory was taken away or replaced: the others meet elsewhere now.
+    fn check_office(&mut self) {
+        let now = now_ns();
+        if let (Some(office), Way::Elect { directory, .. }) = (&self.office, &self.way)
+            && now >= self.checked_ns + CHECK_NS
+        {
+            self.checked_ns = now;
+            if !office.lock.is_where(&lock_path(directory)) {
+                self.office = None;
+            }
+        }
+    }
+
+    /// The name of this node.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl Office {
+    fn open(
+        lock: Lock,
+        directory: &Path,
+        network_host: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Office, String> {
+        let mut settings = settings.clone();
+        if network_host.is_some() {
+            settings.key = Some(Key::random().map_err(|error| format!("no random key: {error}"))?);
+        }
+        let key = settings.key.clone();
+        let mut server = Server::new(settings).map_err(|error| format!("cannot coordinate: {error}"))?;
+        let _ = fs::remove_file(publication_path(directory));
+        let mut published = None;
+        if let (Some(host), Some(key)) = (network_host, key.as_ref().and_then(Key::as_text)) {
+            let Address::Tcp(bound) = server.listen(&Address::Tcp("0.0.0.0:0".into()), true)? else {
+                return Err("cannot coordinate: no TCP address".into());
+            };
+            let port = bound.rsplit(':').next().unwrap_or_default();
+            let path = publication_path(directory);
+            auth::write_private(&path, &format!("tcp://{host}:{port}\n{key}\n"))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            published = Some(path);
+        }
+        server.listen(&Address::Unix(socket_path(directory)), true)?;
+        Ok(Office { server, published, lock })
+    }
+}
+
+impl Drop for Office {
+    fn drop(&mut self) {
+        if let Some(path) = &self.published {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Where the coordinator of a directory is reached: on this node, else as published for others.
+pub fn find(directory: &Path) -> Result<(Address, Option<Key>), String> {
+    let socket = socket_path(directory);
+    if fs::symlink_metadata(&socket).is_ok() {
+        return Ok((Address::Unix(socket), None));
+    }
+    match published(directory) {
+        Ok((address, key)) => Ok((address, Some(key))),
+        Err(_) => Err(format!("no coordinator in {}", directory.display())),
+    }
+}
+
+fn published(directory: &Path) -> Result<(Address, Key), String> {
+    let path = publication_path(directory);
+    let failed = |what: &str| format!("{}: {what}", path.display());
+    let about = fs::metadata(&path).map_err(|error| failed(&error.to_string()))?;
+    if about.uid() != auth::user() || about.mode() & 0o077 != 0 {
+        return Err(failed("must be this user's alone (600)"));
+    }
+    let text = fs::read_to_string(&path).map_err(|error| failed(&error.to_string()))?;
+    let mut lines = text.lines();
+    match (lines.next(), lines.next()) {
+        (Some(address), Some(key)) => Ok((address.parse()?, Key::from_text(key))),
+        _ => Err(failed("not a coordinator's address and key")),
+    }
+}
+
+fn socket_path(directory: &Path) -> PathBuf {
+    directory.join("coordinator.sock")
+}
+
+fn lock_path(directory: &Path) -> PathBuf {
+    directory.join("coordinator.lock")
+}
+
+fn publication_path(directory: &Path) -> PathBuf {
+    directory.join("coordinator.at")
+}
+
+/// A file's device and number.
+type FileId = (u64, u64);
+
+/// The locks that this process holds.
+static HELD: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
+fn held() -> MutexGuard<'static, Vec<FileId>> {
+    HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The lock of a directory, held until dropped or until the process dies.
+struct Lock {
+    file: Option<File>,
+    id: FileId,
+}
+
+impl Lock {
+    /// `None`: somebody else holds it.
+    fn try_take(directory: &Path) -> Result<Option<Lock>, String> {
+        auth::private_directory(directory)?;
+        let path = lock_path(directory);
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        // To the end: no other thread may open and close the file while this one gets the lock.
+        let mut held = held();
+        if fs::metadata(&path).is_ok_and(|about| held.contains(&(about.dev(), about.ino()))) {
+            return Ok(None);
+        }
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        let id = (about.dev(), about.ino());
+        if held.contains(&id) {
+            // Just replaced by one that is held: leave it open, for closing it would drop that lock.
+            std::mem::forget(file);
+            return Ok(None);
+        }
+        if !set_record_lock(&file).map_err(failed)? {
+            return Ok(None);
+        }
+        held.push(id);
+        drop(held);
+        let lock = Lock { file: Some(file), id };
+        Ok(lock.is_where(&path).then_some(lock))
+    }
+
+    /// Whether the path still leads to the file that is locked.
+    fn is_where(&self, path: &Path) -> bool {
+        let open = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let open = open.is_some_and(|about| (about.dev(), about.ino()) == self.id);
+        open && fs::metadata(path).is_ok_and(|about| (about.dev(), about.ino()) == self.id)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let mut held = held();
+        held.retain(|id| *id != self.id);
+        // Within the guard: closing drops the lock, and somebody else may have it a moment later.
+        self.file = None;
+    }
+}
+
+/// Takes a lock on the whole file, which belongs to this process and to none that it forks. False if another
+/// process has it.
+fn set_record_lock(file: &File) -> io::Result<bool> {
+    let lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open and the description outlives the call.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EAGAIN) => Ok(false),
+        _ => Err(error),
+    }
+}

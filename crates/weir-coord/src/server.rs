@@ -1,0 +1,485 @@
+//! The coordinator's sockets: one thread, nothing blocks, everything is bounded.
+//!
+//! [`Server::step`] waits for something to happen, reads a bounded piece from each connection that has something,
+//! lets the [`Coordinator`] decide, and sends what came of it in one go. Whoever sends too much waits for
+//! the next slice of time; whoever sends garbage, does not say hello, or is silent for longer than its
+//! lease, is closed, and its grant goes to the next in the same step.
+
+use crate::address::Address;
+use crate::auth::{self, Key, Nonce};
+use crate::coordinator::{Coordinator, Pace, Peer};
+use crate::socket::{Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Stream, Waker, now_ns};
+use crate::status::{self, Traffic};
+use crate::wire::{MAX_TEXT_BYTES, Message};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+use weir_engine::sharing::PolicyKind;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub policy: PolicyKind,
+    pub pace: Pace,
+    /// What TCP peers have to prove that they have.
+    pub key: Option<Key>,
+    /// More are turned away.
+    pub max_connections: usize,
+    /// As shown by `weir status`.
+    pub title: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            policy: PolicyKind::Weir,
+            pace: Pace::default(),
+            key: None,
+            max_connections: 16_384,
+            title: format!("pid {}", std::process::id()),
+        }
+    }
+}
+
+/// Who has not said hello after this long is closed.
+const HANDSHAKE_NS: u64 = 1_000_000_000;
+
+/// Who only looks on may be silent for this long.
+const ONLOOKER_NS: u64 = 30_000_000_000;
+
+/// A connection may say this much in a slice of time; then it waits for the next one.
+const SLICE_NS: u64 = 10_000_000;
+const MESSAGES_PER_SLICE: u32 = 1_000;
+const READ_BYTES: usize = 16 << 10;
+
+/// Tokens of the poller: listeners and the waker from the top, connections from zero.
+const WAKER: u64 = u64::MAX;
+const FIRST_LISTENER: u64 = 1 << 32;
+
+struct Connection {
+    channel: Channel,
+    state: State,
+    accepted_ns: u64,
+    heard_ns: u64,
+    interest: Interest,
+    slice_ns: u64,
+    messages: u32,
+    /// Reads again when the next slice begins.
+    parked: bool,
+    /// There is something to send.
+    dirty: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// TCP: has to prove that it has the key.
+    Challenged(Nonce),
+    Trusted,
+}
+
+pub struct Server {
+    settings: Settings,
+    poller: Poller,
+    waker: Waker,
+    listeners: Vec<Listener>,
+    connections: Vec<Option<Connection>>,
+    free: Vec<Peer>,
+    coordinator: Coordinator,
+    ready: Vec<(u64, Interest)>,
+    parked: Vec<Peer>,
+    dirty: Vec<Peer>,
+    scratch: Box<[u8]>,
+    stepped_ns: u64,
+    leases_checked_ns: u64,
+    traffic: Traffic,
+}
+
+impl Server {
+    pub fn new(settings: Settings) -> io::Result<Server> {
+        let poller = Poller::new()?;
+        let waker = Waker::new()?;
+        poller.add(&waker, WAKER, Interest::READ)?;
+        let now = now_ns();
+        Ok(Server {
+            coordinator: Coordinator::new(now, settings.policy, settings.pace),
+            settings,
+            poller,
+            waker,
+            listeners: Vec::new(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            ready: Vec::new(),
+            parked: Vec::new(),
+            dirty: Vec::new(),
+            scratch: vec![0; READ_BYTES].into_boxed_slice(),
+            stepped_ns: now,
+            leases_checked_ns: now,
+            traffic: Traffic::new(now),
+        })
+    }
+
+    /// Listens there as well, and says where that is (a port of 0 becomes a real one). A Unix socket's directory is
+    /// made if need be and must be this user's alone; TCP needs a key. `replace` takes the place of a
+    /// socket that somebody may still listen on: only for those who hold the lock of its directory.
+    pub fn listen(&mut self, address: &Address, replace: bool) -> Result<Address, String> {
+        if matches!(address, Address::Tcp(_)) && self.settings.key.is_none() {
+            return Err(format!("cannot listen on {address}: TCP needs a key"));
+        }
+        let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
+        let listener = Listener::bind(address, replace)?;
+        let token = FIRST_LISTENER + self.listeners.len() as u64;
+        self.poller.add(&listener, token, Interest::READ).map_err(failed)?;
+        let bound = listener.address().map_err(failed)?;
+        self.listeners.push(listener);
+        Ok(bound)
+    }
+
+    /// Ends a [`Server::step`] from another thread or a signal handler.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    pub fn policy(&self) -> PolicyKind {
+        self.coordinator.policy()
+    }
+
+    /// Goes on under another policy.
+    pub fn set_policy(&mut self, policy: PolicyKind) {
+        self.settings.policy = policy;
+        self.coordinator.set_policy(now_ns(), policy);
+        self.deliver();
+    }
+
+    /// Waits for at most `timeout`, then does all that there is to do.
+    pub fn step(&mut self, timeout: Duration) -> io::Result<()> {
+        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        let waited = self.poller.wait(timeout.min(Duration::from_nanos(wait_ns)), &mut ready);
+        let now = now_ns();
+        self.forgive_own_absence(now);
+        self.unpark(now);
+        let mut knocking = false;
+        for &(token, interest) in &ready {
+            match token {
+                WAKER => self.waker.clear(),
+                FIRST_LISTENER.. => knocking = true,
+                _ => self.serve(now, token as Peer, interest),
+            }
+        }
+        self.ready = ready;
+        // Last, for a number freed in this step must not be taken for the one that was ready.
+        if knocking {
+            self.accept(now);
+        }
+        self.coordinator.tick(now);
+        self.check_leases(now);
+        self.deliver();
+        self.traffic.look(now, self.coordinator.decisions);
+        self.stepped_ns = now;
+        waited
+    }
+
+    /// When [`Server::step`] wants to be called even if nothing comes.
+    pub fn deadline_ns(&self) -> u64 {
+        let lease_ns = self.leases_checked_ns + self.lease_check_ns();
+        let park_ns = if self.parked.is_empty() { u64::MAX } else { self.stepped_ns + SLICE_NS };
+        self.coordinator.deadline_ns().unwrap_or(u64::MAX).min(lease_ns).min(park_ns)
+    }
+
+    fn lease_check_ns(&self) -> u64 {
+        u64::from(self.settings.pace.lease_ms) * 1_000_000 / 8
+    }
+
+    /// A coordinator that was stopped for a while must not blame the silence on the others.
+    fn forgive_own_absence(&mut self, now: u64) {
+        if now > self.stepped_ns + 4 * self.lease_check_ns() {
+            for connection in self.connections.iter_mut().flatten() {
+                connection.heard_ns = now;
+                connection.accepted_ns = now;
+            }
+        }
+    }
+
+    fn accept(&mut self, now: u64) {
+        for index in 0..self.listeners.len() {
+            // At most this many at once, so that a storm of them does not stop the rest.
+            for _ in 0..256 {
+                match self.listeners[index].accept() {
+                    Ok(stream) => self.admit(now, stream),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, now: u64, stream: Stream) {
+        let mut channel = Channel::new(stream);
+        let open = self.connections.len() - self.free.len();
+        let state = match self.first_state(&channel.stream) {
+            Ok(_) if open >= self.settings.max_connections => Err("too many connections".to_string()),
+            state => state,
+        };
+        let state = match state {
+            Ok(state) => state,
+            Err(reason) => {
+                self.traffic.refused += 1;
+                channel.queue(&Message::Refuse { reason });
+                let _ = channel.flush();
+                return;
+            }
+        };
+        if let State::Challenged(nonce) = state {
+            channel.queue(&Message::Challenge { nonce });
+        }
+        let peer = self.free.pop().unwrap_or(self.connections.len());
+        let interest = Interest::READ;
+        if self.poller.add(&channel.stream, peer as u64, interest).is_err() || channel.flush().is_err() {
+            self.free.push(peer);
+        } else {
+            let connection = Connection {
+                channel,
+                state,
+                accepted_ns: now,
+                heard_ns: now,
+                interest,
+                slice_ns: now,
+                messages: 0,
+                parked: false,
+                dirty: false,
+            };
+            if peer == self.connections.len() {
+                self.connections.push(None);
+            }
+            self.connections[peer] = Some(connection);
+            return;
+        }
+        if peer == self.connections.len() {
+            self.free.pop();
+        }
+    }
+
+    /// Who has come: another user gets nothing over a Unix socket (not root's either: root has its own);
+    /// over TCP everybody is a stranger.
+    fn first_state(&self, stream: &Stream) -> Result<State, String> {
+        match stream {
+            Stream::Unix(stream) => match auth::peer_user(stream) {
+                Ok(user) if user == auth::user() => Ok(State::Trusted),
+                _ => Err("this coordinator is another user's".into()),
+            },
+            Stream::Tcp(_) => auth::nonce().map(State::Challenged).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn serve(&mut self, now: u64, peer: Peer, interest: Interest) {
+        let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
+        if interest.write {
+            mark_dirty(connection, peer, &mut self.dirty);
+        }
+        if !interest.read || connection.parked {
+            return;
+        }
+        let input = connection.channel.receive(&mut self.scratch);
+        connection.heard_ns = now;
+        if let Err(reason) = self.hear(now, peer) {
+            self.refuse(now, peer, reason);
+        } else if let Input::Closed = input {
+            self.close(now, peer);
+        }
+    }
+
+    /// All whole messages that are there, up to what a slice of time allows.
+    fn hear(&mut self, now: u64, peer: Peer) -> Result<(), String> {
+        loop {
+            let Some(Some(connection)) = self.connections.get_mut(peer) else { return Ok(()) };
+            if now >= connection.slice_ns + SLICE_NS {
+                connection.slice_ns = now;
+                connection.messages = 0;
+            }
+            if connection.messages >= MESSAGES_PER_SLICE {
+                return self.park(peer);
+            }
+            let Some(message) = connection.channel.next().map_err(|error| error.to_string())? else {
+                return Ok(());
+            };
+            connection.messages += 1;
+            self.traffic.messages += 1;
+            self.take(now, peer, message)?;
+        }
+    }
+
+    fn take(&mut self, now: u64, peer: Peer, message: Message) -> Result<(), String> {
+        let Some(Some(connection)) = self.connections.get_mut(peer) else { return Ok(()) };
+        if let State::Challenged(server) = connection.state {
+            let Message::Proof { nonce, mac } = message else { return Err("no proof of the key".into()) };
+            let key = self.settings.key.as_ref().ok_or("there is no key")?;
+            if !key.is_client_mac(&server, &nonce, &mac) {
+                return Err("wrong key".into());
+            }
+            let mac = key.server_mac(&server, &nonce);
+            connection.state = State::Trusted;
+            connection.channel.queue(&Message::Proven { mac });
+            mark_dirty(connection, peer, &mut self.dirty);
+            return Ok(());
+        }
+        match message {
+            Message::StatusQuery {} => self.show_status(now, peer),
+            Message::Bye {} => self.close(now, peer),
+            message => {
+                self.coordinator.handle(now, peer, message)?;
+                self.collect();
+            }
+        }
+        Ok(())
+    }
+
+    fn show_status(&mut self, now: u64, peer: Peer) {
+        let text = status::json(now, &self.coordinator, &self.traffic, &self.settings, &self.addresses());
+        let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
+        let mut rest = text.as_str();
+        loop {
+            let mut end = rest.len().min(MAX_TEXT_BYTES);
+            while !rest.is_char_boundary(end) {
+                end -= 1;
+            }
+            let (piece, behind) = rest.split_at(end);
+            rest = behind;
+            connection.channel.queue(&Message::Status { last: rest.is_empty(), text: piece.into() });
+            if rest.is_empty() {
+                break;
+            }
+        }
+        mark_dirty(connection, peer, &mut self.dirty);
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let bound = self.listeners.iter().filter_map(|listener| listener.address().ok());
+        bound.map(|address| address.to_string()).collect()
+    }
+
+    /// Reads no more from the peer until the next slice.
+    fn park(&mut self, peer: Peer) -> Result<(), String> {
+        if let Some(Some(connection)) = self.connections.get_mut(peer)
+            && !connection.parked
+        {
+            connection.parked = true;
+            self.traffic.slowed += 1;
+            self.parked.push(peer);
+            self.watch(peer);
+        }
+        Ok(())
+    }
+
+    fn unpark(&mut self, now: u64) {
+        let mut parked = std::mem::take(&mut self.parked);
+        parked.retain(|&peer| {
+            let Some(Some(connection)) = self.connections.get_mut(peer).filter(|slot| slot.is_some()) else {
+                return false;
+            };
+            if now < connection.slice_ns + SLICE_NS || !connection.parked {
+                return connection.parked;
+            }
+            connection.parked = false;
+            self.watch(peer);
+            // What was read already may be all there is.
+            if let Err(reason) = self.hear(now, peer) {
+                self.refuse(now, peer, reason);
+            }
+            false
+        });
+        // Hearing may have parked some again.
+        parked.append(&mut self.parked);
+        self.parked = parked;
+    }
+
+    /// Brings what the poller watches in line with what the connection needs.
+    fn watch(&mut self, peer: Peer) {
+        let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
+        let wanted = Interest { read: !connection.parked, write: connection.channel.unsent_bytes() > 0 };
+        if wanted != connection.interest {
+            connection.interest = wanted;
+            let _ = self.poller.change(&connection.channel.stream, peer as u64, wanted);
+        }
+    }
+
+    /// What the coordinator has to say goes to the connections' own queues.
+    fn collect(&mut self) {
+        for (peer, message) in self.coordinator.outbox().drain(..) {
+            if let Some(Some(connection)) = self.connections.get_mut(peer) {
+                connection.channel.queue(&message);
+                mark_dirty(connection, peer, &mut self.dirty);
+            }
+        }
+    }
+
+    /// Sends all that is queued. Who does not take it is closed, which may make more to send.
+    fn deliver(&mut self) {
+        self.collect();
+        while let Some(peer) = self.dirty.pop() {
+            let Some(Some(connection)) = self.connections.get_mut(peer) else { continue };
+            connection.dirty = false;
+            let sent = connection.channel.flush();
+            if sent.is_err() || connection.channel.unsent_bytes() > MAX_OUTBOX_BYTES {
+                self.close(now_ns(), peer);
+            } else {
+                self.watch(peer);
+            }
+        }
+    }
+
+    fn check_leases(&mut self, now: u64) {
+        if now < self.leases_checked_ns + self.lease_check_ns() {
+            return;
+        }
+        self.leases_checked_ns = now;
+        let lease_ns = u64::from(self.settings.pace.lease_ms) * 1_000_000;
+        for peer in 0..self.connections.len() {
+            let Some(connection) = &self.connections[peer] else { continue };
+            // A peer that is parked is loud, not silent.
+            let silent_ns = if connection.parked { 0 } else { now.saturating_sub(connection.heard_ns) };
+            let late = match connection.state {
+                State::Challenged(_) => now > connection.accepted_ns + HANDSHAKE_NS,
+                State::Trusted if self.coordinator.is_node(peer) => silent_ns > lease_ns,
+                // It may have sent half a hello and no more; who asked for the status has time.
+                State::Trusted if connection.messages == 0 => now > connection.accepted_ns + HANDSHAKE_NS,
+                State::Trusted => silent_ns > ONLOOKER_NS,
+            };
+            if late {
+                self.traffic.expired += 1;
+                self.close(now, peer);
+            }
+        }
+    }
+
+    fn refuse(&mut self, now: u64, peer: Peer, reason: String) {
+        self.traffic.refused += 1;
+        if let Some(Some(connection)) = self.connections.get_mut(peer) {
+            connection.channel.queue(&Message::Refuse { reason });
+            let _ = connection.channel.flush();
+        }
+        self.close(now, peer);
+    }
+
+    fn close(&mut self, now: u64, peer: Peer) {
+        if let Some(slot) = self.connections.get_mut(peer)
+            && slot.take().is_some()
+        {
+            self.free.push(peer);
+            self.coordinator.gone(now, peer);
+            self.collect();
+        }
+    }
+}
+
+impl AsRawFd for Server {
+    /// Ready to be read when [`Server::step`] has something to do.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poller.as_raw_fd()
+    }
+}
+
+fn mark_dirty(connection: &mut Connection, peer: Peer, dirty: &mut Vec<Peer>) {
+    if !std::mem::replace(&mut connection.dirty, true) {
+        dirty.push(peer);
+    }
+}

@@ -1,0 +1,110 @@
+//! What `weir status` shows, as JSON.
+
+use crate::coordinator::{Coordinator, Job, Standing};
+use crate::server::Settings;
+use serde_json::{Value, json};
+use weir_engine::engine::JobId;
+
+/// Counters of a server, and rates made of them once a second.
+pub(crate) struct Traffic {
+    pub(crate) messages: u64,
+    pub(crate) refused: u64,
+    pub(crate) expired: u64,
+    pub(crate) slowed: u64,
+    looked_ns: u64,
+    decisions_then: u64,
+    decisions_per_second: f64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Traffic {
+    pub(crate) fn new(now_ns: u64) -> Traffic {
+        Traffic {
+            messages: 0,
+            refused: 0,
+            expired: 0,
+            slowed: 0,
+            looked_ns: now_ns,
+            decisions_then: 0,
+            decisions_per_second: 0.0,
+        }
+    }
+
+    pub(crate) fn look(&mut self, now_ns: u64, decisions: u64) {
+        let passed_ns = now_ns.saturating_sub(self.looked_ns);
+        if passed_ns >= SECOND_NS {
+            self.decisions_per_second = (decisions - self.decisions_then) as f64 * 1e9 / passed_ns as f64;
+            self.decisions_then = decisions;
+            self.looked_ns = now_ns;
+        }
+    }
+}
+
+pub(crate) fn json(
+    now_ns: u64,
+    coordinator: &Coordinator,
+    traffic: &Traffic,
+    settings: &Settings,
+    addresses: &[String],
+) -> String {
+    let jobs =
+        coordinator.jobs.iter().enumerate().filter_map(|(index, job)| {
+            Some(job_json(now_ns, coordinator, JobId(index as u32), job.as_ref()?))
+        });
+    let connections = coordinator.nodes.iter().flatten().count();
+    json!({
+        "coordinator": settings.title,
+        "pid": std::process::id(),
+        "listens_on": addresses,
+        "policy": coordinator.policy().to_string(),
+        "up_s": seconds(now_ns.saturating_sub(coordinator.began_ns)),
+        "bandwidth_bytes_per_s": coordinator.tokens.bandwidth(),
+        "decisions": coordinator.decisions,
+        "decisions_per_s": traffic.decisions_per_second,
+        "messages": traffic.messages,
+        "connections": connections,
+        "refused": traffic.refused,
+        "leases_expired": traffic.expired,
+        "slowed": traffic.slowed,
+        "jobs": jobs.collect::<Vec<Value>>(),
+    })
+    .to_string()
+}
+
+fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Value {
+    let (state, share) = match job.standing {
+        Standing::Outside => ("computing", 0.0),
+        Standing::Held => ("waiting", 0.0),
+        Standing::Granted { share } => ("in I/O", coordinator.common_share.unwrap_or(share)),
+    };
+    let since_ns = now_ns.saturating_sub(job.since_ns);
+    let waiting_ns = if state == "waiting" { since_ns } else { 0 };
+    let w_iter_ns = coordinator.engine.job(id).map_or(0.0, |known| known.w_iter_ns());
+    let nodes: Vec<Value> = job
+        .peers
+        .iter()
+        .filter_map(|&peer| coordinator.nodes[peer].as_ref())
+        .map(|node| json!({ "host": node.host, "pid": node.pid, "ranks": node.ranks }))
+        .collect();
+    json!({
+        "job": job.name,
+        "application": job.application,
+        "nodes": nodes,
+        "state": state,
+        "state_s": seconds(since_ns),
+        "share": share,
+        "set": (w_iter_ns > 0.0).then(|| (w_iter_ns * 1e-9).log10().round()),
+        "characteristic_time_s": w_iter_ns * 1e-9,
+        "phases": job.phases,
+        "phase_bytes": coordinator.progress(id).done_bytes,
+        "moved_bytes": job.moved_bytes,
+        "held_s": seconds(job.held_ns + waiting_ns),
+        "waited_s": seconds(job.waited_ns),
+        "io_s": seconds(job.io_ns),
+    })
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 * 1e-9
+}
