@@ -15,12 +15,12 @@ figures() { # figures PRELOAD MPI ARGUMENTS...: medians of resident, proportiona
     done
     for column in 1 2 3; do cut -d' ' -f$column "$out" | median; done | paste -sd' '
 }
-in_profile() { # in_profile: files listed, files dropped, size in KiB
+in_profile() { # what the profile of the last run says, and how large it is
     python3 - "$WEIR_DIR"/weir-*.json <<'END'
 import json, os, sys
 profile = json.load(open(sys.argv[1]))
-counters = profile["modules"]
-calls = counters["POSIX"]["counters"]["POSIX_WRITES"] + counters["STDIO"]["counters"]["STDIO_WRITES"]
+modules = profile["modules"]
+calls = modules["POSIX"]["counters"]["POSIX_WRITES"] + modules["STDIO"]["counters"]["STDIO_WRITES"]
 print(f'{len(profile["files"])} files listed, {profile["dropped"]["files"]} dropped, '
       f'{calls} writes, {os.path.getsize(sys.argv[1]) / 1024:.0f} KiB')
 END
@@ -40,9 +40,6 @@ for mpi in openmpi mpich; do
     use_mpi $mpi memory || continue
     for kind in posix mpiio stdio; do row $mpi $kind 1000 1; done
     row $mpi posix 1 1
-    REPETITIONS=1
-    repetitions=1
-    row $mpi posix 100000 1
-    row $mpi posix 1 10000000
-    repetitions=${REPETITIONS:-3}
+    repetitions=1 row $mpi posix 100000 1
+    repetitions=1 row $mpi posix 1 10000000
 done

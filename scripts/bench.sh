@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs every benchmark there is: the cost per call of the library, then the engine's.
+# Runs every benchmark there is: the cost of the library, then the engine's.
 set -eu
 cd "$(dirname "$0")/.."
-for script in benches/*.sh; do
-    [ -e "$script" ] || continue
-    echo "== $script"
-    "$script"
+for bench in instructions time startup memory; do
+    echo "== benches/$bench.sh"
+    "benches/$bench.sh"
+    echo
 done
 cargo bench -p weir-engine
