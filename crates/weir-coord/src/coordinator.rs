@@ -407,7 +407,7 @@ impl Coordinator {
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
             }
             Standing::Held => self.outbox.push((peer, Message::Hold { phase: phase.phase })),
-            Standing::Granted { share } => self.grant_node(peer, id, share),
+            Standing::Granted { share } => self.grant_node(peer, id, self.common_share.unwrap_or(share)),
         }
         if phase.progress.done_bytes > 0 {
             self.tell_progress(now_ns, id);
@@ -553,7 +553,6 @@ impl Coordinator {
     fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
         let Some(phase) = self.node(peer).and_then(|node| node.phase) else { return };
         let credit_bytes = self.node_credit(id, phase.progress, self.tokens.credit_bytes(id));
-        let share = self.common_share.unwrap_or(share);
         self.outbox.push((peer, Message::Grant { phase: phase.number, share, credit_bytes }));
     }
 

@@ -51,7 +51,7 @@ pub enum Way {
 
 /// A job's node in the world of coordination: a client, and the coordinator itself if elected.
 ///
-/// Driven by one thread, from which it never departs; it creates none.
+/// Made and driven by one thread, from which it never departs; it creates none.
 pub struct Member {
     way: Way,
     host: String,

@@ -45,8 +45,6 @@ pub struct Tokens {
     /// The virtual time: never goes back.
     virtual_bytes: f64,
     meter: Meter,
-    /// What one share of one was allowed to be ahead when last settled; infinite without contention.
-    lead_bytes: f64,
     /// Something happened since credits were last settled.
     unsettled: bool,
 }
@@ -65,7 +63,7 @@ impl Tokens {
     /// it was made under another grant.
     pub fn enter(&mut self, now_ns: u64, job: JobId, share: f64, progress: Progress) {
         let alone = self.accounts.is_empty();
-        let lead_bytes = if alone { f64::INFINITY } else { self.lead_bytes.min(self.meter.lead_bytes()) };
+        let lead_bytes = if alone { f64::INFINITY } else { self.meter.lead_bytes() };
         let allowed_bytes = (lead_bytes * share).ceil() as u64;
         let account = Account {
             share: share.max(LEAST_SHARE),
@@ -163,7 +161,6 @@ impl Tokens {
             self.give(free_bytes);
         }
         let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
-        self.lead_bytes = lead_bytes;
         for (&job, account) in &mut self.accounts {
             let share = self.common_share.unwrap_or(account.share);
             let tag_bytes = account.tag_now(self.virtual_bytes);

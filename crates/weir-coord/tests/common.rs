@@ -1,0 +1,183 @@
+//! What the tests of real sockets share.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weir_coord::Waker;
+use weir_coord::address::Address;
+use weir_coord::client::{Client, Identity, Word};
+use weir_coord::server::{Server, Settings};
+use weir_coord::wire::{Inbox, Message};
+use weir_engine::sharing::PolicyKind;
+
+/// A private directory that goes away with its owner.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("weir-test-{}-{}", std::process::id(), COUNT.fetch_add(1, SeqCst));
+        let path = std::env::temp_dir().join(name);
+        weir_coord::auth::private_directory(&path).expect("a directory");
+        Directory(path)
+    }
+
+    pub(crate) fn socket(&self) -> Address {
+        Address::Unix(self.0.join("coordinator.sock"))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server in a thread of its own, until dropped.
+pub(crate) struct Running {
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) address: Address,
+}
+
+pub(crate) fn serve(address: &Address, settings: Settings) -> Running {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let address = address.clone();
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut server = Server::new(settings).expect("a server");
+        let address = server.listen(&address, false).expect("listens");
+        tell.send((server.waker(), address)).expect("is heard");
+        while !stopped.load(SeqCst) {
+            server.step(Duration::from_secs(1)).expect("steps");
+        }
+    });
+    let (waker, address) = told.recv().expect("a server");
+    Running { stop, waker, thread: Some(thread), address }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.waker.wake();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+pub(crate) fn settings(policy: PolicyKind) -> Settings {
+    Settings { policy, ..Settings::default() }
+}
+
+pub(crate) fn identity(job: &str) -> Identity {
+    Identity {
+        job: job.into(),
+        application: "test".into(),
+        host: "here".into(),
+        pid: std::process::id(),
+        ranks: 4,
+        nodes: 1,
+        ..Identity::default()
+    }
+}
+
+/// A job that hears.
+pub(crate) struct Job {
+    pub(crate) client: Client,
+    pub(crate) heard: Vec<Word>,
+}
+
+impl Job {
+    pub(crate) fn join(name: &str, address: &Address) -> Job {
+        let client = Client::new(identity(name), None, Waker::new().expect("a waker")).expect("a client");
+        let mut job = Job { client, heard: Vec::new() };
+        job.client.connect(address).expect("connects");
+        job.until("welcome", |word| matches!(word, Word::Joined { .. }));
+        job
+    }
+
+    pub(crate) fn step(&mut self, timeout: Duration) {
+        let heard = &mut self.heard;
+        self.client.step(timeout, &mut |word| heard.push(word));
+    }
+
+    /// The first word, of those not taken yet, that is wanted; the ones before it are dropped.
+    pub(crate) fn until(&mut self, what: &str, wanted: impl Fn(&Word) -> bool) -> Word {
+        let start = Instant::now();
+        loop {
+            if let Some(at) = self.heard.iter().position(&wanted) {
+                return self.heard.drain(..=at).next_back().expect("just found");
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "waits for {what}, heard {:?}", self.heard);
+            self.step(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn granted(&mut self, phase: u64) -> u64 {
+        let is_it = |word: &Word| matches!(word, Word::Granted { phase: of, .. } if *of == phase);
+        match self.until("a grant", is_it) {
+            Word::Granted { credit_bytes, .. } => credit_bytes,
+            _ => unreachable!("only grants are let through"),
+        }
+    }
+
+    pub(crate) fn held(&mut self, phase: u64) {
+        self.until("a hold", |word| matches!(word, Word::Held { phase: of } if *of == phase));
+    }
+
+    /// Lets some time pass in which nothing of the kind may be heard.
+    pub(crate) fn never(&mut self, what: &str, unwanted: impl Fn(&Word) -> bool) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            self.step(Duration::from_millis(10));
+        }
+        assert!(!self.heard.iter().any(unwanted), "{what}: {:?}", self.heard);
+    }
+}
+
+/// A socket without manners.
+pub(crate) struct Raw {
+    pub(crate) stream: UnixStream,
+    inbox: Inbox,
+}
+
+impl Raw {
+    pub(crate) fn connect(address: &Address) -> Raw {
+        let Address::Unix(path) = address else { panic!("a Unix socket") };
+        let stream = UnixStream::connect(path).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        Raw { stream, inbox: Inbox::default() }
+    }
+
+    pub(crate) fn send(&mut self, message: &Message) {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        self.stream.write_all(&frame).expect("sends");
+    }
+
+    /// The next message; `None` when closed.
+    pub(crate) fn receive(&mut self) -> Option<Message> {
+        let mut scratch = [0; 4096];
+        loop {
+            if let Some(message) = self.inbox.next().expect("a good frame") {
+                return Some(message);
+            }
+            match self.stream.read(&mut scratch) {
+                Ok(0) => return None,
+                Ok(length) => self.inbox.feed(&scratch[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("receives: {error}"),
+            }
+        }
+    }
+}
+
+pub(crate) fn exists(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}

@@ -1,0 +1,355 @@
+//! A server and its jobs over real sockets.
+
+mod common;
+
+use common::{Directory, Job, Raw, identity, serve, settings};
+use std::io::Write;
+use std::time::{Duration, Instant};
+use weir_coord::Waker;
+use weir_coord::address::Address;
+use weir_coord::auth::Key;
+use weir_coord::client::{Client, Word, query_status};
+use weir_coord::server::Settings;
+use weir_coord::tokens::UNLIMITED;
+use weir_coord::wire::{Message, Progress};
+use weir_engine::sharing::PolicyKind;
+
+fn hello(job: &str) -> Message {
+    Message::Hello {
+        job: job.into(),
+        application: "raw".into(),
+        host: "here".into(),
+        pid: 1,
+        ranks: 1,
+        nodes: 1,
+        w_iter_ns: None,
+        mean_phase_bytes: None,
+        rejoins: false,
+    }
+}
+
+#[test]
+fn one_after_the_other() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut first = Job::join("first", &server.address);
+    let mut second = Job::join("second", &server.address);
+    first.client.begin(1, None);
+    assert_eq!(first.granted(1), UNLIMITED);
+    second.client.begin(1, None);
+    second.held(1);
+    second.never("a grant while the first has it", |word| matches!(word, Word::Granted { .. }));
+    first.client.end(100, 1, 0);
+    assert_eq!(second.granted(1), UNLIMITED);
+    second.client.end(100, 1, 0);
+    first.client.begin(2, None);
+    first.granted(2);
+}
+
+#[test]
+fn a_grant_is_withdrawn_in_the_middle_of_a_phase() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Weir));
+    let mut large = Job::join("large", &server.address);
+    let mut small = Job::join("small", &server.address);
+    large.client.begin(1, Some(1 << 40));
+    large.granted(1);
+    // Some history: who asks for little goes first.
+    std::thread::sleep(Duration::from_millis(20));
+    small.client.begin(1, Some(1 << 10));
+    let start = Instant::now();
+    let mut preempted = false;
+    while start.elapsed() < Duration::from_secs(5) && !preempted {
+        large.step(Duration::from_millis(10));
+        small.step(Duration::from_millis(10));
+        preempted = large.heard.contains(&Word::Held { phase: 1 });
+    }
+    assert!(preempted, "large heard {:?}, small {:?}", large.heard, small.heard);
+    small.granted(1);
+    small.client.end(1 << 10, 1, 0);
+    large.granted(1);
+}
+
+#[test]
+fn a_job_that_vanishes_leaves_its_grant_to_the_next() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut holder = Raw::connect(&server.address);
+    holder.send(&hello("holder"));
+    holder.send(&Message::Begin { phase: 1, bytes: None });
+    while !matches!(holder.receive(), Some(Message::Grant { .. })) {}
+    let mut next = Job::join("next", &server.address);
+    next.client.begin(7, None);
+    next.held(7);
+    drop(holder);
+    next.granted(7);
+}
+
+#[test]
+fn a_job_that_falls_silent_loses_its_lease() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut silent = Raw::connect(&server.address);
+    silent.send(&hello("silent"));
+    silent.send(&Message::Begin { phase: 1, bytes: None });
+    while !matches!(silent.receive(), Some(Message::Grant { .. })) {}
+    let mut next = Job::join("next", &server.address);
+    next.client.begin(1, None);
+    let start = Instant::now();
+    next.granted(1);
+    println!("the grant of a silent job went on after {:?}", start.elapsed());
+    assert_eq!(silent.receive(), None);
+}
+
+#[test]
+fn nodes_of_one_job_share_its_phase() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut near = Job::join("job", &server.address);
+    let mut far = Job::join("job", &server.address);
+    let mut other = Job::join("other", &server.address);
+    near.client.begin(1, None);
+    near.granted(1);
+    other.client.begin(1, None);
+    other.held(1);
+    far.client.begin(5, None);
+    far.granted(5);
+    near.client.end(10, 0, 0);
+    other.never("a grant while one node is in the phase", |word| matches!(word, Word::Granted { .. }));
+    drop(far);
+    other.granted(1);
+}
+
+#[test]
+fn two_in_io_have_credits_and_one_alone_has_no_limit() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Fair));
+    let mut first = Job::join("first", &server.address);
+    let mut second = Job::join("second", &server.address);
+    let busy = |bytes| Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes };
+    first.client.begin(1, None);
+    assert_eq!(first.granted(1), UNLIMITED);
+    first.client.moved(busy(1 << 20));
+    second.client.begin(1, None);
+    assert_ne!(second.granted(1), UNLIMITED);
+    second.client.moved(busy(1 << 20));
+    let limited =
+        |word: &Word| matches!(word, Word::Credit { credit_bytes, .. } if *credit_bytes < UNLIMITED);
+    first.until("a limit", limited);
+    second.client.end(1 << 20, 0, 0);
+    first.until("no limit", |word| *word == Word::Credit { phase: 1, credit_bytes: UNLIMITED });
+}
+
+#[test]
+fn garbage_closes_only_its_own_connection() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut good = Job::join("good", &server.address);
+    let mut frame = Vec::new();
+    Message::Beat {}.encode(&mut frame);
+    let mut newer = frame.clone();
+    newer[4] = 2;
+    let mut older = frame.clone();
+    older[4] = 0;
+    let cases: [(&str, Vec<u8>, &str); 6] = [
+        ("4 GiB", vec![0xff; 4], "4294967295 bytes"),
+        ("noise", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "bytes"),
+        ("newer", newer, "version 2; version 1 is spoken"),
+        ("older", older, "version 0; version 1 is spoken"),
+        ("no hello", frame, "before hello"),
+        ("unknown kind", vec![2, 0, 0, 0, 1, 99], "unknown kind 99"),
+    ];
+    for (name, bytes, reason) in cases {
+        let mut raw = Raw::connect(&server.address);
+        raw.stream.write_all(&bytes).unwrap();
+        match raw.receive() {
+            Some(Message::Refuse { reason: said }) => assert!(said.contains(reason), "{name}: {said}"),
+            other => panic!("{name}: {other:?}"),
+        }
+        assert_eq!(raw.receive(), None, "{name}");
+    }
+    good.client.begin(1, None);
+    good.granted(1);
+}
+
+#[test]
+fn half_a_frame_is_waited_for_but_not_forever() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut frame = Vec::new();
+    hello("halves").encode(&mut frame);
+    let mut patient = Raw::connect(&server.address);
+    for byte in &frame {
+        patient.stream.write_all(&[*byte]).unwrap();
+    }
+    assert!(matches!(patient.receive(), Some(Message::Welcome { .. })));
+    let mut half = Raw::connect(&server.address);
+    half.stream.write_all(&frame[..frame.len() / 2]).unwrap();
+    assert_eq!(half.receive(), None);
+}
+
+#[test]
+fn a_flood_does_not_stop_the_others() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut flooder = Raw::connect(&server.address);
+    flooder.send(&hello("flooder"));
+    let mut frames = Vec::new();
+    for _ in 0..1000 {
+        Message::Moved { phase: 1, progress: Progress::default() }.encode(&mut frames);
+    }
+    let start = Instant::now();
+    let flood = std::thread::spawn(move || {
+        while start.elapsed() < Duration::from_secs(2) {
+            flooder.stream.write_all(&frames).expect("a flooder is slowed, not closed");
+        }
+    });
+    let mut good = Job::join("good", &server.address);
+    let mut slowest = Duration::ZERO;
+    let mut phase = 0;
+    while start.elapsed() < Duration::from_secs(2) {
+        phase += 1;
+        let asked = Instant::now();
+        good.client.begin(phase, None);
+        good.granted(phase);
+        slowest = slowest.max(asked.elapsed());
+        good.client.end(0, 0, 0);
+    }
+    flood.join().unwrap();
+    let status = query_status(&server.address, None, Duration::from_secs(5)).unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    println!(
+        "{phase} phases beside a flood of {} messages, the slowest answer {slowest:?}",
+        status["messages"]
+    );
+    assert!(status["slowed"].as_u64() > Some(0), "{status}");
+    assert!(phase > 100, "{phase}");
+}
+
+#[test]
+fn tcp_needs_the_key() {
+    let key = Key::from_text("a key that both sides have");
+    let settings = Settings { key: Some(key.clone()), ..settings(PolicyKind::Exclusive) };
+    let server = serve(&"tcp://127.0.0.1:0".parse().unwrap(), settings);
+    let join = |key: Option<Key>| {
+        let mut client = Client::new(identity("tcp"), key, Waker::new().unwrap()).unwrap();
+        client.connect(&server.address).map(|()| Job { client, heard: Vec::new() })
+    };
+    let mut good = join(Some(key.clone())).unwrap();
+    good.until("welcome", |word| matches!(word, Word::Joined { .. }));
+    good.client.begin(1, None);
+    good.granted(1);
+    let mut wrong = join(Some(Key::from_text("another key, which is wrong"))).unwrap();
+    wrong.until("a refusal", |word| *word == Word::Refused { reason: "wrong key".into() });
+    wrong.until("an open gate", |word| matches!(word, Word::Open { .. }));
+    assert!(join(None).err().unwrap().contains("TCP needs a key"));
+    assert!(query_status(&server.address, Some(&key), Duration::from_secs(5)).unwrap().contains("\"tcp\""));
+    let refused = query_status(&server.address, Some(&Key::from_text("wrong")), Duration::from_secs(5));
+    assert!(refused.unwrap_err().ends_with("wrong key"));
+    assert!(query_status(&server.address, None, Duration::from_secs(5)).unwrap_err().contains("wants a key"));
+}
+
+#[test]
+fn a_peer_without_proof_gets_nothing_and_is_closed() {
+    use std::io::Read;
+    let key = Key::from_text("a key that both sides have");
+    let settings = Settings { key: Some(key), ..settings(PolicyKind::Exclusive) };
+    let server = serve(&"tcp://127.0.0.1:0".parse().unwrap(), settings);
+    let Address::Tcp(place) = &server.address else { panic!("TCP") };
+    for first in [Message::StatusQuery {}, hello("stranger"), Message::Proof { nonce: [0; 32], mac: [0; 32] }]
+    {
+        let mut stream = std::net::TcpStream::connect(place).unwrap();
+        let mut frame = Vec::new();
+        first.encode(&mut frame);
+        stream.write_all(&frame).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let (challenge, length) = Message::decode(&answer).unwrap().unwrap();
+        assert!(matches!(challenge, Message::Challenge { .. }));
+        let (refusal, _) = Message::decode(&answer[length..]).unwrap().unwrap();
+        assert!(matches!(refusal, Message::Refuse { .. }), "{refusal:?}");
+    }
+    let mut silent = std::net::TcpStream::connect(place).unwrap();
+    let mut answer = Vec::new();
+    silent.read_to_end(&mut answer).unwrap();
+    assert!(Message::decode(&answer).unwrap().is_some(), "a challenge, then closed");
+}
+
+#[test]
+fn a_socket_is_neither_stolen_nor_left_behind() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut second = weir_coord::server::Server::new(Settings::default()).unwrap();
+    let error = second.listen(&directory.socket(), false).unwrap_err();
+    assert!(error.ends_with("a coordinator is there already"), "{error}");
+    drop(server);
+    let Address::Unix(path) = directory.socket() else { panic!("a Unix socket") };
+    assert!(!common::exists(&path));
+    // One that nobody listens on is replaced.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    second.listen(&directory.socket(), false).unwrap();
+    let error = second.listen(&"tcp://127.0.0.1:0".parse().unwrap(), false).unwrap_err();
+    assert!(error.ends_with("TCP needs a key"), "{error}");
+}
+
+#[test]
+fn the_gate_opens_when_a_server_stops_and_closes_when_there_is_one_again() {
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    let mut job = Job::join("job", &server.address);
+    job.client.begin(3, None);
+    job.granted(3);
+    drop(server);
+    job.until("the loss", |word| matches!(word, Word::Lost { .. }));
+    job.until("an open gate", |word| matches!(word, Word::Open { .. }));
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    job.client.connect(&server.address).unwrap();
+    job.until("welcome", |word| matches!(word, Word::Joined { .. }));
+    job.granted(3);
+}
+
+#[test]
+fn a_policy_is_changed_under_way() {
+    let directory = Directory::new();
+    let mut server = weir_coord::server::Server::new(settings(PolicyKind::Exclusive)).unwrap();
+    let address = server.listen(&directory.socket(), false).unwrap();
+    let tick = Duration::from_millis(5);
+    let mut jobs: Vec<Raw> = (0..2).map(|_| Raw::connect(&address)).collect();
+    for (index, job) in jobs.iter_mut().enumerate() {
+        job.send(&hello(&index.to_string()));
+        job.send(&Message::Begin { phase: 1, bytes: None });
+    }
+    for _ in 0..5 {
+        server.step(tick).unwrap();
+    }
+    server.set_policy(PolicyKind::Fair);
+    let answers: Vec<Message> = std::iter::from_fn(|| jobs[1].receive()).take(3).collect();
+    assert!(matches!(answers[1], Message::Hold { phase: 1 }), "{answers:?}");
+    assert!(matches!(answers[2], Message::Grant { phase: 1, share: 0.5, .. }), "{answers:?}");
+}
+
+/// Needs root, to become somebody else.
+#[test]
+fn another_user_gets_nothing() {
+    if weir_coord::auth::user() != 0 {
+        eprintln!("SKIPPED another_user_gets_nothing: only root can become another user");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let directory = Directory::new();
+    let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+    // Even if the directory's mode did not keep them out.
+    let Address::Unix(path) = &server.address else { panic!("a Unix socket") };
+    std::fs::set_permissions(&directory.0, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+                  s.settimeout(5); sys.stdout.buffer.write(s.recv(65536))";
+    let answer = std::process::Command::new("python3").args(["-c", script]).arg(path).uid(65534).output();
+    let Ok(answer) = answer else {
+        eprintln!("SKIPPED another_user_gets_nothing: no python3");
+        return;
+    };
+    let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert!(text.contains("another user's"), "{text} {}", String::from_utf8_lossy(&answer.stderr));
+}
