@@ -264,6 +264,8 @@ fn figures(design: &[Workload], means: &Means) -> Vec<Figure> {
     figures
 }
 
+/// The paper's two numbers are each the largest of 200 draws, which varies from seed to seed: they are
+/// taken to hold within 4.2 to 5.9 % and 13.3 to 17.1 %.
 fn claims(design: &[Workload], sweep: &[Means]) -> Vec<Claim> {
     let (utilization, stretch) = largest_gain(design, SET10, FAIR);
     let none = sweep[0][0];
@@ -297,7 +299,7 @@ fn claims(design: &[Workload], sweep: &[Means]) -> Vec<Claim> {
         },
         Claim {
             text: "means at n_H = 0, fair and set10".into(),
-            paper: "Figure 1, read off".into(),
+            paper: "SET-10 better (no numbers printed)".into(),
             ours: format!(
                 "{:.3} and {:.3}, {:.3} and {:.3}",
                 none[FAIR].utilization, none[SET10].utilization, none[FAIR].stretch, none[SET10].stretch
