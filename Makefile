@@ -41,6 +41,10 @@ test: setup-test venvs build ## Run all tests: units, then every MPI and languag
 	$(CARGO) test --package weir --lib --test header --test hot_path --quiet
 	$(CARGO) test --package weir --test matrix -- --test-threads=$(JOBS)
 
+.PHONY: fuzz
+fuzz: ## Mutate frames for SECONDS (60) against the decoder and the coordinator
+	$(CARGO) run --package weir-fuzz -- fuzz/corpus/wire $(or $(SECONDS),60)
+
 .PHONY: check
 check: build ## What a reviewer runs: format, lints, docs, header, symbols, licences
 	$(CARGO) fmt --all --check

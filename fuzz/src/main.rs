@@ -1,1 +1,144 @@
-fn main() {}
+//! `make fuzz`: mutated bytes against the decoder of the wire and the coordinator behind it.
+//!
+//! No coverage guides it, so that it runs on the stable toolchain; in its place it starts from good frames of every kind
+//! and from what was interesting before (`fuzz/corpus`), and mutates with the format in mind: lengths, presence
+//! bytes and texts are where decoders go wrong. An input that makes something panic, or that breaks a
+//! promise, is written to the corpus and named; a run with it in the corpus fails until it is mended.
+//!
+//! Usage: `weir-fuzz CORPUS SECONDS [SEED]`. Same seed, same inputs.
+
+mod mutate;
+
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::error::Error;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weir_coord::coordinator::{Coordinator, Pace};
+use weir_coord::wire::{Inbox, MAX_FRAME_BYTES, Message};
+use weir_engine::sharing::PolicyKind;
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [corpus, seconds, seed @ ..] = &words[..] else {
+        return Err("usage: weir-fuzz CORPUS SECONDS [SEED]".into());
+    };
+    let corpus = PathBuf::from(corpus);
+    let time = Duration::from_secs(seconds.parse()?);
+    let seed = seed.first().map_or(Ok(1), |seed| seed.parse())?;
+    let mut inputs = read_corpus(&corpus)?;
+    println!("fuzz: {} inputs in {}", inputs.len(), corpus.display());
+    inputs.extend(mutate::good_frames());
+    for input in &inputs {
+        if let Err(why) = try_input(input) {
+            return report(&corpus, input, &why);
+        }
+    }
+    let start = Instant::now();
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut count = 0u64;
+    while start.elapsed() < time {
+        for _ in 0..1000 {
+            let input = mutate::mutated(&inputs, &mut random);
+            if let Err(why) = try_input(&input) {
+                return report(&corpus, &input, &why);
+            }
+            count += 1;
+        }
+    }
+    println!(
+        "fuzz: {count} inputs in {:.0} s, none broke anything (seed {seed})",
+        start.elapsed().as_secs_f64()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_corpus(corpus: &Path) -> Result<Vec<Vec<u8>>, Box<dyn Error>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(corpus)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    paths.sort();
+    Ok(paths.iter().map(fs::read).collect::<Result<_, _>>()?)
+}
+
+fn report(corpus: &Path, input: &[u8], why: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let sum = input.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let path = corpus.join(format!("broke-{sum:016x}"));
+    fs::write(&path, input)?;
+    eprintln!("fuzz: {} breaks it: {why}", path.display());
+    Ok(ExitCode::FAILURE)
+}
+
+fn try_input(input: &[u8]) -> Result<(), String> {
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        decode(input)?;
+        coordinate(input)
+    }));
+    tried.unwrap_or_else(|_| Err("it panics".into()))
+}
+
+/// What is decoded is what was meant: encoded again it is the same frame; and pieces give what the whole gives.
+fn decode(input: &[u8]) -> Result<(), String> {
+    let mut whole = Inbox::default();
+    whole.feed(input);
+    let mut pieces = Inbox::default();
+    let mut fed = 0;
+    let mut at = 0;
+    loop {
+        let message = whole.next();
+        let piecewise = loop {
+            match pieces.next() {
+                Ok(None) if fed < input.len() => {
+                    let end = (fed + 7).min(input.len());
+                    pieces.feed(&input[fed..end]);
+                    fed = end;
+                }
+                answer => break answer,
+            }
+        };
+        if message != piecewise {
+            return Err(format!("whole: {message:?}, in pieces: {piecewise:?}"));
+        }
+        let Ok(Some(message)) = message else { return Ok(()) };
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        if frame.len() > 4 + MAX_FRAME_BYTES || input.get(at..at + frame.len()) != Some(&frame[..]) {
+            return Err(format!("encoded again, {message:?} is another frame"));
+        }
+        at += frame.len();
+    }
+}
+
+/// Whatever is said, the coordinator stands, answers only those who are there, and shares at most everything.
+fn coordinate(input: &[u8]) -> Result<(), String> {
+    let policy = PolicyKind::ALL[input.len() % PolicyKind::ALL.len()];
+    let mut coordinator = Coordinator::new(0, policy, Pace::default());
+    let mut inbox = Inbox::default();
+    inbox.feed(input);
+    let mut now_ns = 0;
+    let mut turn = 0;
+    while let Ok(Some(message)) = inbox.next() {
+        turn += 1;
+        now_ns += 7_000_000;
+        let peer = turn % 3;
+        if coordinator.handle(now_ns, peer, message).is_err() {
+            coordinator.gone(now_ns, peer);
+        }
+        coordinator.tick(now_ns);
+        let answers: Vec<(usize, Message)> = coordinator.outbox().drain(..).collect();
+        for (to, answer) in answers {
+            if to > 2 {
+                return Err(format!("{answer:?} goes to {to}, who is not there"));
+            }
+            if matches!(answer, Message::Grant { share, .. } if !(share > 0.0 && share <= 1.0)) {
+                return Err(format!("{answer:?} has no share"));
+            }
+        }
+    }
+    (0..3).for_each(|peer| coordinator.gone(now_ns, peer));
+    Ok(())
+}

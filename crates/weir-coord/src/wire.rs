@@ -213,6 +213,9 @@ impl Message {
         if length_bytes as usize > MAX_FRAME_BYTES {
             return Err(WireError::TooLong { length_bytes });
         }
+        if length_bytes < 2 {
+            return Err(WireError::Length { kind: 0 });
+        }
         // The version is judged as soon as it is there: the length of another one may mean something else.
         if let Some(&theirs) = rest.first().filter(|&&theirs| theirs != VERSION) {
             return Err(WireError::Version { theirs });

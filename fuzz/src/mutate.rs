@@ -1,0 +1,104 @@
+//! Inputs that are nearly good.
+
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use weir_coord::wire::{Message, Progress};
+
+/// Inputs are at most this long: some hundred frames.
+const MAX_INPUT_BYTES: usize = 8 << 10;
+
+fn frames(messages: &[Message]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    messages.iter().for_each(|message| message.encode(&mut bytes));
+    bytes
+}
+
+/// Every kind of message, and whole conversations of three jobs.
+pub(crate) fn good_frames() -> Vec<Vec<u8>> {
+    let hello = |job: &str| Message::Hello {
+        job: job.into(),
+        application: "lammps".into(),
+        host: "node7".into(),
+        pid: 4711,
+        ranks: 8,
+        nodes: 2,
+        w_iter_ns: Some(10_000_000_000),
+        mean_phase_bytes: None,
+        rejoins: job == "b",
+    };
+    let progress = Progress { done_bytes: 1 << 20, spent_bytes: 2 << 20, wanted_bytes: 3 << 20 };
+    let begin = Message::Begin { phase: 1, bytes: Some(1 << 30) };
+    let moved = Message::Moved { phase: 1, progress };
+    let end = Message::End { phase: 1, bytes: 3 << 20, io_ns: 5, waited_ns: 6 };
+    let resume = Message::Resume { phase: 1, bytes: None, age_ns: 1 << 30, granted: true, progress };
+    let singles = [
+        hello("a"),
+        begin.clone(),
+        moved.clone(),
+        end.clone(),
+        resume.clone(),
+        Message::Proof { nonce: [1; 32], mac: [2; 32] },
+        Message::Beat {},
+        Message::Bye {},
+        Message::StatusQuery {},
+        Message::Challenge { nonce: [3; 32] },
+        Message::Proven { mac: [4; 32] },
+        Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy: "weir".into() },
+        Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX },
+        Message::Hold { phase: 1 },
+        Message::Credit { phase: 1, credit_bytes: 1 << 22 },
+        Message::Status { last: true, text: "{}".into() },
+        Message::Refuse { reason: "wrong key".into() },
+    ];
+    let mut inputs: Vec<Vec<u8>> =
+        singles.iter().map(|message| frames(std::slice::from_ref(message))).collect();
+    let all = |message: &Message| vec![message.clone(); 3];
+    let greet = vec![hello("a"), hello("c"), hello("d")];
+    let conversation =
+        [greet.clone(), all(&begin), all(&moved), all(&end), all(&begin), all(&moved)].concat();
+    inputs.push(frames(&conversation));
+    let takeover = [vec![hello("a"), hello("b"), hello("b")], all(&resume), all(&moved), all(&end)].concat();
+    inputs.push(frames(&takeover));
+    inputs
+}
+
+/// One to five changes to an input, or to two of them joined.
+pub(crate) fn mutated(inputs: &[Vec<u8>], random: &mut Pcg64) -> Vec<u8> {
+    let pick = |random: &mut Pcg64| inputs[random.random_range(0..inputs.len())].as_slice();
+    let mut bytes = pick(random).to_vec();
+    for _ in 0..random.random_range(1..=5) {
+        change(&mut bytes, pick(random), random);
+    }
+    bytes.truncate(MAX_INPUT_BYTES);
+    bytes
+}
+
+fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Pcg64) {
+    if bytes.is_empty() {
+        bytes.extend_from_slice(other);
+        return;
+    }
+    let at = random.random_range(0..bytes.len());
+    match random.random_range(0..8) {
+        0 => bytes[at] ^= 1 << random.random_range(0..8),
+        1 => bytes[at] = [0, 1, 2, 0x7f, 0x80, 0xff][random.random_range(0..6)],
+        2 => bytes.truncate(at),
+        3 => bytes.extend_from_slice(other),
+        4 => bytes.insert(at, random.random()),
+        5 => {
+            let end = (at + random.random_range(1..16)).min(bytes.len());
+            bytes.drain(at..end);
+        }
+        6 => {
+            // A number in the place of another, of the kind that overflows.
+            let number =
+                [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, 1 << 32][random.random_range(0..6)].to_le_bytes();
+            let end = (at + number.len()).min(bytes.len());
+            bytes[at..end].copy_from_slice(&number[..end - at]);
+        }
+        _ => {
+            let from = random.random_range(0..other.len().max(1)).min(other.len());
+            bytes.splice(at..at, other[from..].iter().copied());
+        }
+    }
+}
