@@ -1,5 +1,6 @@
 //! The `weir` command: parsing here, each subcommand in a file of its own.
 
+mod coordinator;
 mod doctor;
 mod elf;
 mod launcher;
@@ -9,6 +10,7 @@ mod reproduce;
 mod run;
 mod setup;
 mod simulate;
+mod status;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -36,6 +38,10 @@ enum Command {
     Reproduce(reproduce::Args),
     /// Learn from measurements of your own which request scheduler fits
     Train(train::Args),
+    /// Coordinate the I/O of jobs, as a service
+    Coordinator(coordinator::Args),
+    /// Show who coordinates, who is in I/O and who waits
+    Status(status::Args),
     /// Print the completions of a shell
     Completions(pages::CompletionsArgs),
     /// Write the manual pages to a directory
@@ -53,6 +59,8 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Train(args) => train::run(&args),
+        Command::Coordinator(args) => coordinator::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
     };

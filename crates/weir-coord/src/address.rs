@@ -1,4 +1,4 @@
-//! Where a coordinator listens: `unix:/path` or `tcp://host:port`.
+//! Where a coordinator listens, `unix:/path` or `tcp://host:port`, and what `WEIR_COORDINATOR` may say.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -47,6 +47,37 @@ impl fmt::Display for Address {
     }
 }
 
+/// What `WEIR_COORDINATOR` may say: how a job is to be coordinated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// `off`: not at all.
+    Off,
+    /// `elect` or `elect:/directory`, and what holds if nothing is said: the jobs that meet in the directory
+    /// elect one among them. `None` is [`crate::election::default_directory`].
+    Elect(Option<PathBuf>),
+    /// An address: by the service there.
+    Service(Address),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Choice, String> {
+        match (text, text.strip_prefix("elect:")) {
+            ("off", _) => Ok(Choice::Off),
+            ("" | "elect", _) => Ok(Choice::Elect(None)),
+            (_, Some(directory)) if directory.starts_with('/') => Ok(Choice::Elect(Some(directory.into()))),
+            (_, Some(_)) => {
+                Err(format!("{text:?}: the directory must be absolute, as in elect:/scratch/me/weir"))
+            }
+            _ if text.starts_with("unix:") || text.starts_with("tcp:") => text.parse().map(Choice::Service),
+            _ => {
+                Err(format!("{text:?}: must be off, elect, elect:/directory, unix:/path or tcp://host:port"))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +98,17 @@ mod tests {
         {
             let error = bad.parse::<Address>().unwrap_err();
             assert!(error.starts_with(&format!("address {bad:?}: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn choices_are_told_apart() {
+        assert_eq!("off".parse(), Ok(Choice::Off));
+        assert_eq!("elect".parse(), Ok(Choice::Elect(None)));
+        assert_eq!("elect:/a/b".parse(), Ok(Choice::Elect(Some("/a/b".into()))));
+        assert_eq!("unix:/a".parse(), Ok(Choice::Service(Address::Unix("/a".into()))));
+        for bad in ["on", "elect:here", "unix:a", "tcp:", "Off"] {
+            assert!(bad.parse::<Choice>().is_err(), "{bad}");
         }
     }
 }

@@ -63,9 +63,10 @@ pub struct Member {
     checked_ns: u64,
 }
 
-/// What the coordinator has. The fields are dropped in this order: the socket is gone before the lock is.
-struct Office {
-    server: Server,
+/// The coordinator of a directory: its server, and the lock that makes it the only one. The fields are
+/// dropped in this order: the socket is gone before the lock is.
+pub struct Office {
+    pub server: Server,
     published: Option<PathBuf>,
     lock: Lock,
 }
@@ -171,9 +172,8 @@ impl Member {
             Way::Service { address, .. } => self.client.connect(address),
             Way::Elect { directory, network_host, settings } => {
                 if self.office.is_none()
-                    && let Some(lock) = Lock::try_take(directory)?
+                    && let Some(office) = Office::take(directory, network_host.as_deref(), settings)?
                 {
-                    let office = Office::open(lock, directory, network_host.as_deref(), settings)?;
                     let failed = |error: io::Error| format!("epoll: {error}");
                     self.poller.add(&office.server, SERVER, Interest::READ).map_err(failed)?;
                     self.office = Some(office);
@@ -197,7 +197,7 @@ impl Member {
             && now >= self.checked_ns + CHECK_NS
         {
             self.checked_ns = now;
-            if !office.lock.is_where(&lock_path(directory)) {
+            if !office.is_in(directory) {
                 self.office = None;
             }
         }
@@ -210,6 +210,23 @@ impl Member {
 }
 
 impl Office {
+    /// Coordinates the jobs that meet in the directory, unless somebody does: then `None`.
+    pub fn take(
+        directory: &Path,
+        network_host: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Option<Office>, String> {
+        match Lock::try_take(directory)? {
+            Some(lock) => Office::open(lock, directory, network_host, settings).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether those who look into the directory find this one there. If not, it should be dropped.
+    pub fn is_in(&self, directory: &Path) -> bool {
+        self.lock.is_where(&lock_path(directory))
+    }
+
     fn open(
         lock: Lock,
         directory: &Path,

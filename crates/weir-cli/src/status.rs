@@ -1,0 +1,155 @@
+//! `weir status`: who coordinates, who is in I/O and who waits.
+
+use crate::Outcome;
+use serde_json::Value;
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use weir_coord::address::Choice;
+use weir_coord::auth::Key;
+use weir_coord::client::query_status;
+use weir_coord::election::{default_directory, find};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// elect, elect:/directory, unix:/path or tcp://host:port [default: WEIR_COORDINATOR, else elect]
+    #[arg(value_name = "COORDINATOR")]
+    coordinator: Option<Choice>,
+    /// The file with the key of a coordinator on TCP [default: WEIR_KEY]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Print what the coordinator answers, as JSON
+    #[arg(long)]
+    json: bool,
+    /// Ask again every second until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let choice = match (&args.coordinator, variable("WEIR_COORDINATOR")) {
+        (Some(choice), _) => choice.clone(),
+        (None, Some(value)) => value.parse().map_err(|error| format!("WEIR_COORDINATOR {error}"))?,
+        (None, None) => Choice::Elect(None),
+    };
+    let key_file = args.key.clone().or_else(|| variable("WEIR_KEY").map(PathBuf::from));
+    let key = key_file.as_deref().map(Key::read).transpose()?;
+    let clear = if args.watch && std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
+    loop {
+        match ask(&choice, key.as_ref()).and_then(|answer| shown(&answer, args.json)) {
+            Ok(text) => print!("{clear}{text}"),
+            // While watching, a coordinator that goes is news and no reason to stop.
+            Err(error) if args.watch => println!("{clear}{error}"),
+            Err(error) => return Err(error),
+        }
+        if !args.watch {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn ask(choice: &Choice, key: Option<&Key>) -> Result<String, String> {
+    match choice {
+        Choice::Off => Err("coordination is off".into()),
+        Choice::Service(address) => query_status(address, key, TIMEOUT),
+        Choice::Elect(directory) => {
+            let (address, published) = find(&directory.clone().unwrap_or_else(default_directory))?;
+            query_status(&address, published.as_ref().or(key), TIMEOUT)
+        }
+    }
+}
+
+fn shown(answer: &str, as_json: bool) -> Result<String, String> {
+    if as_json {
+        return Ok(format!("{answer}\n"));
+    }
+    let status: Value = serde_json::from_str(answer).map_err(|error| format!("no status: {error}"))?;
+    Ok(text(&status))
+}
+
+/// The status for people: who coordinates, then a line per job.
+fn text(status: &Value) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let word = |value: &Value| value.as_str().unwrap_or("?").to_string();
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{} with policy {}, up {:.0} s\n{} jobs, {}/s now, {:.0} decisions/s, {} turned away, {} leases expired\n",
+        word(&status["coordinator"]),
+        word(&status["policy"]),
+        number(&status["up_s"]),
+        status["jobs"].as_array().map_or(0, Vec::len),
+        bytes(number(&status["bandwidth_bytes_per_s"])),
+        number(&status["decisions_per_s"]),
+        status["refused"],
+        status["leases_expired"],
+    );
+    let _ = writeln!(
+        out,
+        "{:<28} {:<16} {:>5} {:>4} {:<10} {:>8} {:>6} {:>7} {:>10} {:>9}",
+        "JOB", "APPLICATION", "NODES", "SET", "STATE", "FOR", "SHARE", "PHASES", "MOVED", "HELD"
+    );
+    for job in status["jobs"].as_array().into_iter().flatten() {
+        let share = number(&job["share"]);
+        let _ = writeln!(
+            out,
+            "{:<28} {:<16} {:>5} {:>4} {:<10} {:>7.1}s {:>6} {:>7} {:>10} {:>8.1}s",
+            word(&job["job"]),
+            word(&job["application"]),
+            job["nodes"].as_array().map_or(0, Vec::len),
+            job["set"].as_f64().map_or("-".into(), |set| format!("{set:.0}")),
+            word(&job["state"]),
+            number(&job["state_s"]),
+            if share > 0.0 { format!("{share:.3}") } else { "-".into() },
+            job["phases"],
+            bytes(number(&job["moved_bytes"]) + number(&job["phase_bytes"])),
+            number(&job["held_s"]),
+        );
+    }
+    out
+}
+
+fn bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value:.0} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_shown_with_a_line_per_job() {
+        let status = serde_json::json!({
+            "coordinator": "job 4711 on node7", "policy": "set10", "up_s": 12.3, "refused": 0, "leases_expired": 1,
+            "bandwidth_bytes_per_s": 3.5e6, "decisions_per_s": 12.0,
+            "jobs": [{ "job": "4711", "application": "lammps", "nodes": [{}], "set": 1.0, "state": "in I/O",
+                       "state_s": 0.5, "share": 0.9, "phases": 3, "phase_bytes": 1024, "moved_bytes": 0, "held_s": 0.25 }],
+        });
+        let text = text(&status);
+        assert!(
+            text.starts_with("job 4711 on node7 with policy set10, up 12 s\n1 jobs, 3.3 MiB/s now"),
+            "{text}"
+        );
+        let line = text.lines().last().unwrap();
+        assert_eq!(
+            line.split_whitespace().collect::<Vec<_>>()[..6],
+            ["4711", "lammps", "1", "1", "in", "I/O"]
+        );
+    }
+}
