@@ -54,8 +54,16 @@ pub(crate) fn initialised(model: Model) {
     ensure_armed(model);
 }
 
-/// Arms if that has not happened: also the way in for programs whose `MPI_Init` was not seen.
-pub(crate) fn ensure_armed(model: Model) {
+/// Arms, if that has not happened, where MPI is known to be up although its `MPI_Init` was not seen.
+pub(crate) fn ensure_armed_late() {
+    if STATE.load(Acquire) == INERT {
+        ensure_armed(if abi::world_is_up() { Model::World } else { Model::Session });
+    }
+}
+
+fn ensure_armed(model: Model) {
+    static ARMING: Mutex<()> = Mutex::new(());
+    let _guard = ARMING.lock().unwrap_or_else(|e| e.into_inner());
     let state = STATE.load(Acquire);
     if state == ARMED || state == DRAINING || shield::fuse_is_blown() || config::disabled() {
         return;

@@ -147,6 +147,8 @@ macro_rules! pmpi {
 }
 
 pmpi! {
+    initialized(c"PMPI_Initialized"; flag: *mut c_int);
+    finalized(c"PMPI_Finalized"; flag: *mut c_int);
     comm_rank(c"PMPI_Comm_rank"; comm: Handle, rank: *mut c_int);
     comm_size(c"PMPI_Comm_size"; comm: Handle, size: *mut c_int);
     comm_get_parent(c"PMPI_Comm_get_parent"; parent: *mut c_void);
@@ -155,6 +157,13 @@ pmpi! {
     get_library_version(c"PMPI_Get_library_version"; version: *mut u8, length: *mut c_int);
     query_thread(c"PMPI_Query_thread"; provided: *mut c_int);
     bcast(c"PMPI_Bcast"; buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
+}
+
+/// Whether the world model of MPI is initialised and not finalised.
+pub(crate) fn world_is_up() -> bool {
+    let (mut up, mut down) = (0, 0);
+    // SAFETY: both may be asked at any time.
+    unsafe { initialized(&mut up).is_some() && finalized(&mut down).is_some() && up != 0 && down == 0 }
 }
 
 /// Size of a datatype, asked of MPI; 0 when it will not say.

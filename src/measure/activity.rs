@@ -7,6 +7,7 @@ use super::lane::{Access, Own, Shared, words};
 use super::record;
 use crate::clock::{self, Moment};
 use crate::lifecycle;
+use crate::shim::caller;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::layout::*;
 use weir_profile::tally;
@@ -75,6 +76,8 @@ fn own_changes(write: bool, start: u64, end: u64, bytes: u64) {
 
 /// A thread without a lane of its own did something.
 pub(super) fn shared(write: bool, start: u64, end: u64, bytes: u64) {
+    // A signal handler that does I/O of its own here must not come for the locks.
+    let _caller = caller::enter_weir();
     let lane = words::<Shared>();
     let bursts = &lane.bursts;
     let gap = bursts.active_gap_ticks.load(Relaxed);

@@ -5,7 +5,7 @@
 
 use super::lane::{self, Access, Name, Own, Shared};
 use super::files;
-use crate::shim::caller::{Caller, Thread};
+use crate::shim::caller::{self, Caller, Thread};
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::bins::bin;
 use weir_profile::counters::{Module, mpiio, posix, stdio};
@@ -248,6 +248,7 @@ fn note_collective<A: Access>(block: &'static Block, thread: &Thread, call: &Cal
 #[cold]
 #[inline(never)]
 fn keep_collective<A: Access>(collectives: &Collectives, block: &Block, thread: &Thread, call: &Call) {
+    let _caller = caller::enter_weir();
     let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
     let sequence = block.words[mpiio::MPIIO_COLL_SEQUENCE].load(Relaxed);
     if collectives.count.load(Relaxed) as usize >= COLLECTIVES {

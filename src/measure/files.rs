@@ -126,20 +126,29 @@ fn known(block: *mut Block) -> Option<&'static Block> {
 #[cold]
 #[inline(never)]
 fn adopt(module: Module, fd: c_int) -> Option<&'static Block> {
+    // What a program prints is not its I/O, wherever it goes. And no allocation for pipes and sockets: a
+    // signal handler may write to one.
+    if fd <= 2 || !is_regular(fd) {
+        note_fd(module, fd, None);
+        return None;
+    }
     shield(None, || {
         let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok();
         let path = path.as_deref().and_then(|p| p.to_str()).filter(|p| p.starts_with('/'));
-        let block = path.filter(|p| is_regular(fd) && wanted(p, false)).and_then(|p| block(p, module));
+        let block = path.filter(|p| wanted(p, false)).and_then(|p| block(p, module));
         note_fd(module, fd, block);
         block
     })
 }
 
 fn is_regular(fd: c_int) -> bool {
-    // SAFETY: all-zero is a valid stat buffer, and fstat fills it or says no.
+    // SAFETY: all-zero is a valid stat buffer, and fstat fills it or says no; errno is put back.
     unsafe {
+        let errno = *libc::__errno_location();
         let mut stat: libc::stat64 = std::mem::zeroed();
-        libc::fstat64(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
+        let regular = libc::fstat64(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+        *libc::__errno_location() = errno;
+        regular
     }
 }
 

@@ -56,6 +56,10 @@ fn probe(handle: usize) -> impl Iterator<Item = &'static Open> {
 /// The open file with that handle.
 #[inline(always)]
 pub(crate) fn find(handle: usize) -> Option<&'static Open> {
+    // MPICH's MPI_FILE_NULL is 0, as an empty place is.
+    if handle <= REMOVED {
+        return None;
+    }
     for open in probe(handle) {
         let found = open.handle.load(Acquire);
         if found == handle {

@@ -2,6 +2,7 @@
 //! like calls, those of all other threads with atomic additions.
 
 use super::{activity, steady};
+use crate::shim::caller;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use weir_profile::layout::*;
@@ -90,9 +91,9 @@ static STATES: [State; LANES] = [const {
 }; LANES];
 
 /// The record is there: the lanes can be used.
-pub(super) fn begin() {
+pub(super) fn begin(lane_at: impl Fn(usize) -> *mut Lane) {
     for (index, state) in STATES.iter().enumerate() {
-        let lane = super::record::lane(index);
+        let lane = lane_at(index);
         // SAFETY: inside the mapped record.
         let words = unsafe { &*lane };
         activity::begin(words);
@@ -102,14 +103,11 @@ pub(super) fn begin() {
     }
 }
 
-pub(super) fn forget() {
-    STATES.iter().for_each(|state| state.lane.store(std::ptr::null_mut(), Relaxed));
-}
-
 /// The lane's words. Only called when a block exists, and so the record does.
 #[inline(always)]
 pub(crate) fn words<A: Access>() -> &'static Lane {
-    // SAFETY: blocks are only handed out after `begin`, and the mapping is never undone.
+    // SAFETY: blocks are only handed out after `begin`; neither the mapping nor this address is ever
+    // undone, so that a call that outlives `MPI_Finalize` in another thread finds them.
     unsafe { &*A::state().lane.load(Relaxed) }
 }
 
@@ -172,6 +170,8 @@ pub(crate) fn attend<A: Access>(kind: usize, block: &Block, op: Option<&Name>, s
 }
 
 fn keep_slow<A: Access>(lane: &Lane, op: &Name, file: u64, start: u64, duration: u64, bytes: u64) {
+    // A signal handler that does I/O of its own here must not come for the lock.
+    let _caller = caller::enter_weir();
     let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
     if duration <= lane.slowest_threshold_ticks.load(Relaxed) {
         return;

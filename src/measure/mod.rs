@@ -23,6 +23,5 @@ pub(crate) fn forget() {
     files::forget();
     handles::forget();
     pending::forget();
-    lane::forget();
     steady::forget();
 }

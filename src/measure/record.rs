@@ -20,9 +20,9 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 /// Blocks are added in chunks of this size.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// No descriptor is kept: the program may close any number it likes and get it back for a file of its own.
 struct Mapping {
-    /// -1 when there is no file.
-    fd: libc::c_int,
+    file: Option<RecordFile>,
     /// Whether the record is a mapping of the file.
     shared: bool,
     reserved_bytes: usize,
@@ -55,7 +55,10 @@ pub(super) fn start_ticks() -> u64 {
 
 /// A lane of the record.
 pub(super) fn lane(index: usize) -> *mut Lane {
-    let base = BASE.load(Acquire);
+    lane_at(BASE.load(Acquire), index)
+}
+
+fn lane_at(base: *mut u8, index: usize) -> *mut Lane {
     // SAFETY: the lanes lie within the first mapping.
     unsafe { base.add(LANE_OFFSET + index * LANE_BYTES).cast() }
 }
@@ -64,12 +67,8 @@ pub(super) fn lane(index: usize) -> *mut Lane {
 pub(super) fn forget() {
     BASE.store(std::ptr::null_mut(), Release);
     // Without the lock: in a forked child another thread of the parent may have held it.
-    if let Ok(mut mapping) = MAPPING.try_lock()
-        && let Some(mapping) = mapping.take()
-        && mapping.fd >= 0
-    {
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(mapping.fd) };
+    if let Ok(mut mapping) = MAPPING.try_lock() {
+        *mapping = None;
     }
 }
 
@@ -101,11 +100,10 @@ pub(crate) fn ensure() -> bool {
         return false;
     }
     let path = profile::record_path();
-    let fd = create(&path, first_bytes).unwrap_or_else(|error| {
-        profile::no_record(&path, &error);
-        -1
-    });
-    let mut mapping = Mapping { fd, shared: fd >= 0, reserved_bytes, mapped_bytes: 0 };
+    let file = RecordFile::create(&path, first_bytes)
+        .inspect_err(|error| profile::no_record(&path, error))
+        .ok();
+    let mut mapping = Mapping { shared: file.is_some(), file, reserved_bytes, mapped_bytes: 0 };
     if !mapping.extend(base.cast(), first_bytes) {
         mapping.shared = false;
         if !mapping.extend(base.cast(), first_bytes) {
@@ -114,10 +112,11 @@ pub(crate) fn ensure() -> bool {
     }
     // SAFETY: mapped and zeroed just now.
     write_header(unsafe { &*base.cast::<Header>() }, first_bytes);
+    super::lane::begin(|index| lane_at(base.cast(), index));
     *slot = Some(mapping);
+    // Only now can other threads see it.
     BASE.store(base.cast(), Release);
     drop(slot);
-    super::lane::begin();
     save();
     if config::get(|c| c.signals) {
         profile::watch_signals();
@@ -125,30 +124,74 @@ pub(crate) fn ensure() -> bool {
     true
 }
 
-/// A new file with its space reserved.
-fn create(path: &Path, bytes: usize) -> Result<libc::c_int, std::io::Error> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+/// The file of the record, by name and identity.
+struct RecordFile {
+    path: CString,
+    device: libc::dev_t,
+    inode: libc::ino_t,
+}
+
+impl RecordFile {
+    /// A new file with its space reserved.
+    fn create(path: &Path, bytes: usize) -> Result<RecordFile, std::io::Error> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: a valid path.
+        let fd = unsafe {
+            libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o644)
+        };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let reserved = reserve(fd, 0, bytes);
+        let identity = identity_of(fd);
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(fd) };
+        match (reserved, identity) {
+            (Ok(()), Some((device, inode))) => Ok(RecordFile { path, device, inode }),
+            (reserved, _) => {
+                // SAFETY: the file is ours and useless.
+                unsafe { libc::unlink(path.as_ptr()) };
+                Err(reserved.err().unwrap_or_else(std::io::Error::last_os_error))
+            }
+        }
     }
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: a valid path.
-    let fd = unsafe {
-        libc::open(name.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o644)
-    };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error());
+
+    /// Does something with the file, if it is still the one that was created.
+    fn with_fd<R>(&self, work: impl FnOnce(libc::c_int) -> Option<R>) -> Option<R> {
+        // SAFETY: a valid path.
+        let fd = unsafe { libc::open(self.path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if fd < 0 {
+            return None;
+        }
+        let same = identity_of(fd) == Some((self.device, self.inode));
+        let answer = if same { work(fd) } else { None };
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(fd) };
+        answer
+    }
+}
+
+fn identity_of(fd: libc::c_int) -> Option<(libc::dev_t, libc::ino_t)> {
+    // SAFETY: all-zero is a valid stat buffer, and fstat fills it or says no.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+    }
+}
+
+/// Disk space for a part of the file. A limit on file sizes would otherwise end the process (SIGXFSZ).
+fn reserve(fd: libc::c_int, at: usize, bytes: usize) -> Result<(), std::io::Error> {
+    if profile::file_size_limit() < (at + bytes) as u64 {
+        return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
     }
     // SAFETY: our own descriptor.
-    let error = unsafe { libc::posix_fallocate(fd, 0, bytes as libc::off_t) };
-    if error != 0 {
-        // SAFETY: as above; the file is ours and useless.
-        unsafe {
-            libc::close(fd);
-            libc::unlink(name.as_ptr());
-        }
-        return Err(std::io::Error::from_raw_os_error(error));
+    match unsafe { libc::posix_fallocate(fd, at as libc::off_t, bytes as libc::off_t) } {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(error)),
     }
-    Ok(fd)
 }
 
 impl Mapping {
@@ -159,19 +202,20 @@ impl Mapping {
         if bytes > self.reserved_bytes {
             return false;
         }
-        let (fd, flags, offset) = if self.shared {
-            // SAFETY: our own descriptor.
-            if at > 0 && unsafe { libc::posix_fallocate(self.fd, at as libc::off_t, more as libc::off_t) } != 0 {
-                return false;
-            }
-            (self.fd, libc::MAP_SHARED | libc::MAP_FIXED, at as libc::off_t)
-        } else {
-            (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED, 0)
+        let map = |fd: libc::c_int, flags: libc::c_int| {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let offset = if fd < 0 { 0 } else { at as libc::off_t };
+            // SAFETY: replaces a part of our own reservation that nobody uses yet.
+            unsafe { libc::mmap(base.add(at).cast(), more, access, flags | libc::MAP_FIXED, fd, offset) }
         };
-        // SAFETY: replaces a part of our own reservation that nobody uses yet.
-        let mapped = unsafe {
-            libc::mmap(base.add(at).cast(), more, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset)
+        let mapped = match &self.file {
+            Some(file) if self.shared => file.with_fd(|fd| {
+                // The first part was reserved when the file was made.
+                (at == 0 || reserve(fd, at, more).is_ok()).then(|| map(fd, libc::MAP_SHARED))
+            }),
+            _ => Some(map(-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)),
         };
+        let mapped = mapped.unwrap_or(libc::MAP_FAILED);
         if mapped == libc::MAP_FAILED {
             return false;
         }
@@ -183,29 +227,35 @@ impl Mapping {
 /// Writes a record that is not mapped to its file; one that is needs nothing, except on NFS, where other
 /// machines see a mapping late.
 pub(crate) fn save() {
-    let slot = locked();
-    let (Some(mapping), base) = (slot.as_ref(), BASE.load(Acquire)) else { return };
-    if mapping.fd < 0 || base.is_null() {
+    // Without waiting: a signal handler may have interrupted whoever holds the lock.
+    let Ok(slot) = MAPPING.try_lock() else { return };
+    let (Some(Mapping { file: Some(file), shared, mapped_bytes, .. }), base) = (slot.as_ref(), BASE.load(Acquire))
+    else {
+        return;
+    };
+    if base.is_null() {
         return;
     }
-    if mapping.shared {
-        if is_on_nfs(mapping.fd) {
-            // SAFETY: our own mapping.
-            unsafe { libc::msync(base.cast(), mapping.mapped_bytes, libc::MS_SYNC) };
+    file.with_fd(|fd| {
+        if *shared {
+            if is_on_nfs(fd) {
+                // SAFETY: our own mapping.
+                unsafe { libc::msync(base.cast(), *mapped_bytes, libc::MS_SYNC) };
+            }
+            return Some(());
         }
-        return;
-    }
-    let mut at = 0;
-    while at < mapping.mapped_bytes {
-        // SAFETY: our own mapping and descriptor.
-        let written = unsafe {
-            libc::pwrite(mapping.fd, base.add(at).cast(), mapping.mapped_bytes - at, at as libc::off_t)
-        };
-        if written <= 0 {
-            return;
+        let mut at = 0;
+        while at < *mapped_bytes && profile::file_size_limit() >= *mapped_bytes as u64 {
+            // SAFETY: our own mapping and descriptor.
+            let written =
+                unsafe { libc::pwrite(fd, base.add(at).cast(), *mapped_bytes - at, at as libc::off_t) };
+            if written <= 0 {
+                return None;
+            }
+            at += written as usize;
         }
-        at += written as usize;
-    }
+        Some(())
+    });
 }
 
 fn is_on_nfs(fd: libc::c_int) -> bool {

@@ -18,7 +18,7 @@ pub(crate) struct Identity {
     pub(crate) thread_level: u64,
     /// Whether this world was made by `MPI_Comm_spawn`.
     pub(crate) spawned: bool,
-    /// The current directory when MPI was initialised.
+    /// `WEIR_DIR`, or the current directory when MPI was initialised.
     pub(crate) directory: PathBuf,
 }
 
@@ -48,7 +48,10 @@ impl Identity {
             mpi: abi::library_version(),
             thread_level: u64::try_from(level).unwrap_or(0),
             spawned,
-            directory: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
+            // Absolute from the start: the program may change its directory.
+            directory: std::env::current_dir()
+                .unwrap_or_else(|_| PathBuf::from("."))
+                .join(variable("WEIR_DIR").unwrap_or_default()),
         }
     }
 }
@@ -145,25 +148,15 @@ fn launch(nprocs: u64) -> String {
     if let Some(id) = variable("WEIR_JOB_ID") {
         return id;
     }
-    for (id, step) in [
-        ("SLURM_JOB_ID", Some("SLURM_STEP_ID")),
-        ("FLUX_JOB_ID", None),
-        ("PALS_APID", None),
-        ("PMIX_NAMESPACE", None),
-        ("PBS_JOBID", None),
-        ("LSB_JOBID", None),
-    ] {
-        if let Some(value) = variable(id) {
-            return match step.and_then(variable) {
-                Some(step) => format!("{value}.{step}"),
-                None => value,
-            };
-        }
+    // These name a launch; a batch job may make several.
+    if let (Some(job), Some(step)) = (variable("SLURM_JOB_ID"), variable("SLURM_STEP_ID")) {
+        return format!("{job}.{step}");
     }
-    if nprocs > 1
-        && let Some(launch) = hydra_launch()
-    {
-        return launch;
+    let batch_job = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().find_map(|name| variable(name));
+    let launch = ["FLUX_JOB_ID", "PALS_APID", "PMIX_NAMESPACE"].iter().find_map(|name| variable(name));
+    let launch = launch.or_else(|| if nprocs > 1 { hydra_launch() } else { None });
+    if let Some(launch) = launch {
+        return batch_job.map_or(launch.clone(), |job| format!("{job}.{launch}"));
     }
     let (process, host) = if nprocs > 1 { (parent(), host()) } else { (std::process::id(), host()) };
     format!("{host}-{process}-{}", start_ticks_of(process).unwrap_or_default())

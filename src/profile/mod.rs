@@ -45,11 +45,20 @@ pub(crate) fn set_application(name: &str) {
 
 /// Where profiles go, and records while the job runs.
 fn directory() -> PathBuf {
-    match config::variable("WEIR_DIR") {
-        Some(directory) => PathBuf::from(directory),
-        None => identity().directory.clone(),
-    }
+    identity().directory.clone()
 }
+
+/// How large a file of this process may become.
+pub(crate) fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a valid place for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+/// A profile is never larger; where files may not be that large, none is written, for the attempt would
+/// end the process (SIGXFSZ).
+const LARGEST_PROFILE_BYTES: u64 = 64 << 20;
 
 /// The folder of this job's records.
 fn records() -> PathBuf {
@@ -99,6 +108,12 @@ pub(crate) fn note_fuse(text: &str) {
 pub(crate) fn write() {
     let identity = identity();
     if identity.rank != 0 || !records().is_dir() {
+        return;
+    }
+    if file_size_limit() < LARGEST_PROFILE_BYTES {
+        if HAS_FILE.load(Relaxed) {
+            config::say("no profile written: the limit on file sizes (ulimit -f) is too low; see `weir report`");
+        }
         return;
     }
     if !HAS_FILE.load(Relaxed) {

@@ -66,6 +66,18 @@ fn ends_the_process(action: &libc::sigaction) -> bool {
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    // A handler of the program's that came later may call the one that was there before it: this one.
+    // It has the signal in hand; the default action it would have found does not concern us.
+    // SAFETY: all-zero is a valid sigaction, and sigaction fills it or says no.
+    let current = unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut current);
+        current.sa_sigaction
+    };
+    let ours: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_signal;
+    if current != ours as usize {
+        return;
+    }
     if lifecycle::STATE.load(Relaxed) == lifecycle::ARMED && is_recorded_process() {
         mark_end(Ended::Signalled, signal);
     }

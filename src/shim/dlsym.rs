@@ -60,17 +60,23 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
         "2:",
         "cmp rax, 1",
         "jne 3f",
-        "xor eax, eax",
+        // No such symbol: the real one is asked for a name that nobody has, so that dlerror says so.
+        "lea rsi, [rip + {nobody}]",
+        "jmp qword ptr [rip + {real}]",
         "3:",
         "ret",
         answer = sym answer,
         real = sym REAL,
+        nobody = sym NOBODY,
     )
 }
 
+/// A name no library has.
+static NOBODY: [u8; 32] = *b"an MPI that has not been loaded\0";
+
 /// Let the real `dlsym` answer.
 const PASS: *const () = std::ptr::null();
-/// Say that there is no such symbol (the trampoline turns this into NULL).
+/// Say that there is no such symbol.
 const NONE: *const () = std::ptr::without_provenance(1);
 
 extern "C" fn answer(handle: *mut c_void, name: *const c_char) -> *const () {
@@ -101,6 +107,7 @@ fn answer_row(row: &Row, handle: *mut c_void, name: &CStr) -> *const () {
         return if real::find(name).is_null() { NONE } else { row.wrapper };
     }
     if std::ptr::eq(row.slot.get(), row.stub.cast()) {
+        real::pin(theirs);
         row.slot.set(theirs);
     }
     row.wrapper

@@ -262,6 +262,12 @@ file_calls! {
     set_view: (fh: File, displacement: i64, etype: Handle, filetype: Handle, datarep: *const c_char, info: Handle),
         [fh info] view_set;
     set_info: (fh: File, info: Handle), [fh info] info_set;
+    // Not counted, but what they do to files is the MPI library's doing.
+    seek: (fh: File, offset: i64, whence: c_int), [fh 0] passed;
+    seek_shared: (fh: File, offset: i64, whence: c_int), [fh 0] passed;
+    get_position_shared: (fh: File, offset: Place), [fh 0] passed;
+    get_size: (fh: File, size: Place), [fh 0] passed;
+    set_atomicity: (fh: File, flag: c_int), [fh 0] passed;
 }
 
 /// What `dlsym` may be asked for.
@@ -357,8 +363,9 @@ fn done<const CLASS: usize>(
     let thread = Thread::current();
     if let Some(block) = block_of(fh) {
         let bytes = count.wrapping_mul(type_size(datatype));
+        let end_ticks = end_ticks.max(start_ticks);
         let call = Call { op, start_ticks, end_ticks, bytes };
-        data::mpiio(thread, block, class(CLASS), &call, end_ticks.wrapping_sub(start_ticks));
+        data::mpiio(thread, block, class(CLASS), &call, end_ticks - start_ticks);
         if thread.owns_lane() {
             steady::remember(class(CLASS), op, Same { fh, datatype, count }, block);
         }
@@ -472,6 +479,10 @@ fn synced(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
 
 fn resized(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
     noted(thread, start, answer, fh, MPIIO_RESIZES);
+}
+
+fn passed(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
+    noted(thread, start, answer, fh, NO);
 }
 
 fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {

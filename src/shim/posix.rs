@@ -131,7 +131,7 @@ fn done(
     if moved < 0 {
         data::count(thread, block, POSIX_ERRORS);
     } else {
-        let call = Call { op, start_ticks, end_ticks, bytes: moved as u64 };
+        let call = Call { op, start_ticks, end_ticks: end_ticks.max(start_ticks), bytes: moved as u64 };
         data::posix(thread, block, &call, if_given(offset));
     }
     // Were it known that this is what came in, the hot path would keep it and not jump here.
@@ -151,21 +151,33 @@ static ASYNCHRONOUS: Mutex<Vec<Asynchronous>> = Mutex::new(Vec::new());
 /// Calls beyond this many at a time are not followed.
 const MOST_ASYNCHRONOUS: usize = 4096;
 
-/// Remembers a control block that was handed to the system.
-fn submitted(control: *const aiocb, direction: Direction, start_ticks: u64) {
+/// Remembers a control block that is about to be handed to the system: afterwards it may be freed at
+/// any moment.
+fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
     if !armed() || control.is_null() || Thread::current().caller.get() == Caller::Weir {
         return;
     }
-    // SAFETY: the program passed a valid control block, and the system has taken it.
+    // SAFETY: the program passes a valid control block.
     let (fd, offset) = unsafe { ((*control).aio_fildes, (*control).aio_offset) };
     let Some(block) = files::of_fd(Module::Posix, fd) else { return };
     shield((), || {
         let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());
+        let control = control.addr();
+        // One that was never asked for its result is used again.
+        list.retain(|a| a.control != control);
         if list.len() < MOST_ASYNCHRONOUS {
-            let control = control.addr();
             list.push(Asynchronous { control, block, direction, offset: offset.max(0) as u64, start_ticks });
         }
     });
+}
+
+/// Takes a control block back.
+fn withdraw(control: *const aiocb) -> Option<Asynchronous> {
+    shield(None, || {
+        let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());
+        let index = list.iter().position(|a| a.control == control.addr())?;
+        Some(list.swap_remove(index))
+    })
 }
 
 /// `aio_return` told how many bytes were moved.
@@ -173,12 +185,7 @@ fn returned(control: *const aiocb, moved: ssize_t) {
     if !armed() {
         return;
     }
-    let found = shield(None, || {
-        let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());
-        let index = list.iter().position(|a| a.control == control.addr())?;
-        Some(list.swap_remove(index))
-    });
-    if let Some(a) = found {
+    if let Some(a) = withdraw(control) {
         static READ: Op = Op::new("aio_read", Direction::Read);
         static WRITE: Op = Op::new("aio_write", Direction::Write);
         let op = if a.direction == Direction::Read { &READ } else { &WRITE };
@@ -194,11 +201,15 @@ macro_rules! asynchronous {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(control: *mut aiocb) -> c_int {
-                let start = if armed() { ticks() } else { 0 };
+                if !armed() {
+                    // SAFETY: the program's own call.
+                    return unsafe { real(control) };
+                }
+                submit(control, Direction::$direction, ticks());
                 // SAFETY: the program's own call.
                 let answer = unsafe { real(control) };
-                if answer == 0 {
-                    submitted(control, Direction::$direction, start);
+                if answer != 0 {
+                    withdraw(control);
                 }
                 answer
             }
@@ -244,22 +255,21 @@ macro_rules! asynchronous_list {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int {
-                let start = if armed() { ticks() } else { 0 };
-                // SAFETY: the program's own call.
-                let answer = unsafe { real(mode, list, n, event) };
-                if armed() && answer == 0 {
+                if armed() {
+                    let start = ticks();
                     for i in 0..n.max(0) as usize {
-                        // SAFETY: the program passed `n` addresses; null ones are allowed.
+                        // SAFETY: the program passes `n` addresses; null ones are allowed.
                         let control = unsafe { *list.add(i) };
                         // SAFETY: as above.
                         match unsafe { control.as_ref() }.map(|c| c.aio_lio_opcode) {
-                            Some(libc::LIO_READ) => submitted(control, Direction::Read, start),
-                            Some(libc::LIO_WRITE) => submitted(control, Direction::Write, start),
+                            Some(libc::LIO_READ) => submit(control, Direction::Read, start),
+                            Some(libc::LIO_WRITE) => submit(control, Direction::Write, start),
                             _ => {}
                         }
                     }
                 }
-                answer
+                // SAFETY: the program's own call. What of it fails says so when asked for its result.
+                unsafe { real(mode, list, n, event) }
             }
         }
     )+};

@@ -8,6 +8,7 @@ use crate::clock::ticks;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Meta};
 use crate::measure::files;
+use crate::profile;
 use libc::{c_char, c_int, c_uint, c_void, mode_t, off_t, off64_t, size_t};
 use weir_profile::counters::{Module, posix::*};
 use weir_profile::layout::Block;
@@ -35,6 +36,11 @@ fn observing() -> bool {
     armed() && Thread::current().caller.get() != Caller::Weir
 }
 
+/// For what changes the table of descriptors: a child of `vfork` shares our memory, not our descriptors.
+fn observing_this_process() -> bool {
+    observing() && profile::is_recorded_process()
+}
+
 /// Rows `function(arguments): path, directory, flags`.
 macro_rules! open_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $directory:expr, $flags:expr;)+) => {$(
@@ -44,7 +50,7 @@ macro_rules! open_calls {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-                if !observing() {
+                if !observing_this_process() {
                     // SAFETY: the program's own call.
                     return unsafe { real($($arg),*) };
                 }
@@ -145,7 +151,7 @@ mod close {
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn close(fd: c_int) -> c_int {
-        if !observing() {
+        if !observing_this_process() {
             // SAFETY: the program's own call.
             return unsafe { real(fd) };
         }
@@ -170,11 +176,25 @@ mod close_range {
     #[unsafe(no_mangle)]
     unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // With CLOSE_RANGE_CLOEXEC they stay open.
-        if observing() && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
+        if observing_this_process() && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
             files::forget_fds(first as usize, last as usize);
         }
         // SAFETY: the program's own call.
         unsafe { real(first, last, flags) }
+    }
+}
+
+mod closefrom {
+    use super::*;
+    real_function!(c"closefrom", fn(first: c_int) -> c_int, 0);
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn closefrom(first: c_int) -> c_int {
+        if observing_this_process() {
+            files::forget_fds(first.max(0) as usize, usize::MAX);
+        }
+        // SAFETY: the program's own call; it answers nothing.
+        unsafe { real(first) }
     }
 }
 
@@ -189,7 +209,7 @@ macro_rules! dup_calls {
             unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the program's own call.
                 let answer = unsafe { real($($arg),*) };
-                if observing() && $when && answer >= 0 && answer != $from {
+                if observing_this_process() && $when && answer >= 0 && answer != $from {
                     duplicated($from, answer);
                 }
                 answer

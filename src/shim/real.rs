@@ -80,10 +80,19 @@ fn find_in_loaded_objects(name: &CStr) -> *mut c_void {
         // SAFETY: undoes the reference that RTLD_NOLOAD took; the object stays loaded.
         unsafe { libc::dlclose(handle) };
         if !symbol.is_null() && object_of(symbol) != own {
+            pin(symbol);
             return symbol;
         }
     }
     std::ptr::null_mut()
+}
+
+/// Keeps the object that contains an address loaded, whoever closes it: slots point into it.
+pub(crate) fn pin(address: *const c_void) {
+    if let Some(path) = object_of(address) {
+        // SAFETY: only finds what is loaded already, and marks it.
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY | libc::RTLD_NODELETE) };
+    }
 }
 
 /// Path of the loaded object that contains an address.

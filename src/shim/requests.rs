@@ -18,6 +18,9 @@ type Ours = Vec<(usize, Handle)>;
 
 fn look(requests: *const c_void, count: c_int) -> Ours {
     let abi = abi::current();
+    if requests.is_null() {
+        return Vec::new();
+    }
     shield(Vec::new(), || {
         (0..count.max(0) as usize)
             // SAFETY: the program passes an array of `count` requests.
@@ -68,8 +71,8 @@ macro_rules! request_call {
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
             thread.caller.set(caller);
-            if !ours.is_empty() {
-                // SAFETY: after the call its out-parameters are set.
+            if answer == 0 && !ours.is_empty() {
+                // SAFETY: after a call that succeeded its out-parameters are set.
                 settle(&ours, start, |$i| unsafe { $done });
             }
             answer

@@ -58,7 +58,7 @@ special! {
     type_free: ["MPI_Type_free" as mpi, "PMPI_Type_free" as pmpi] (datatype: Place) type_free;
 }
 
-/// Runs the real call as the MPI library, unless it already is.
+/// Runs the real call as the MPI library.
 fn as_mpi(real: impl FnOnce() -> c_int) -> c_int {
     let thread = Thread::current();
     let caller = thread.caller.replace(Caller::Mpi);
@@ -148,7 +148,7 @@ fn open(
     }
     // Registered first, so that the POSIX calls beneath are known to be about this file.
     let block = shield(None, || {
-        lifecycle::ensure_armed(Model::World);
+        lifecycle::ensure_armed_late();
         if armed() { mpi_block(name) } else { None }
     });
     let Some(block) = block else { return as_mpi(real) };
@@ -181,12 +181,17 @@ fn open(
     answer
 }
 
+/// Prefixes by which ROMIO's drivers are asked for.
+const DRIVERS: &[&str] = &[
+    "ufs", "nfs", "xfs", "pfs", "panfs", "pvfs2", "lustre", "gpfs", "testfs", "daos", "ime", "quobyte", "unifyfs",
+];
+
 /// Counters of a file that MPI opens; a prefix such as `ufs:` names the driver, not the file.
 fn mpi_block(name: *const c_char) -> Option<&'static Block> {
     // SAFETY: MPI takes a C string.
     let path = unsafe { std::ffi::CStr::from_ptr(name.as_ref()?) }.to_string_lossy();
     let plain = match path.split_once(':') {
-        Some((driver, rest)) if driver.len() > 1 && driver.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,
+        Some((driver, rest)) if DRIVERS.contains(&driver) => rest,
         _ => &path,
     };
     let plain = std::ffi::CString::new(plain).ok()?;

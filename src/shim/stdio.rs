@@ -44,8 +44,16 @@ pub(super) fn of_stream(stream: *mut FILE) -> Option<&'static Block> {
     if stream.is_null() {
         return None;
     }
-    // SAFETY: a stream of the program's; one without a descriptor answers -1.
-    files::of_fd(Module::Stdio, unsafe { libc::fileno(stream) })
+    files::of_fd(Module::Stdio, descriptor(stream))
+}
+
+/// The descriptor of a stream, -1 for one without. Read where glibc's public `struct _IO_FILE` has it:
+/// `fileno` would set `errno` for a stream in memory.
+#[inline(always)]
+fn descriptor(stream: *mut FILE) -> c_int {
+    const FILENO_OFFSET: usize = 112;
+    // SAFETY: a stream of the program's; the structure is part of glibc's ABI.
+    unsafe { stream.cast::<c_int>().byte_add(FILENO_OFFSET).read() }
 }
 
 /// A data call returned; `bytes` is `None` when it failed or met the end of the file.
@@ -61,6 +69,7 @@ pub(super) fn done(block: &'static Block, op: &'static Op, start_ticks: u64, byt
 #[cold]
 #[inline(never)]
 fn note(block: &'static Block, op: &'static Op, start_ticks: u64, end_ticks: u64, bytes: u64) {
+    let end_ticks = end_ticks.max(start_ticks);
     data::stdio(Thread::current(), block, &Call { op, start_ticks, end_ticks, bytes });
 }
 
@@ -68,6 +77,7 @@ fn note(block: &'static Block, op: &'static Op, start_ticks: u64, end_ticks: u64
 macro_rules! data_calls {
     ($($name:ident ($($arg:ident: $type:ty),*) -> $answer:ty: $stream:ident, $direction:ident,
         |$result:ident| $bytes:expr, else $missing:expr;)+) => {$(
+        #[allow(non_snake_case)]
         mod $name {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
@@ -118,7 +128,15 @@ data_calls! {
         stream, Read, |text| length(text), else std::ptr::null_mut();
     fgetc(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
     getc(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
-    getw(stream: *mut FILE) -> c_int: stream, Read, |_w| Some(4), else missing();
+    getw(stream: *mut FILE) -> c_int: stream, Read, |w| (w != libc::EOF).then_some(4), else missing();
+    fgets_unlocked(to: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char:
+        stream, Read, |text| length(text), else std::ptr::null_mut();
+    fgetc_unlocked(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
+    getc_unlocked(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
+    _IO_getc(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
+    fputc_unlocked(c: c_int, stream: *mut FILE) -> c_int: stream, Write, |c| (c >= 0).then_some(1), else missing();
+    putc_unlocked(c: c_int, stream: *mut FILE) -> c_int: stream, Write, |c| (c >= 0).then_some(1), else missing();
+    _IO_putc(c: c_int, stream: *mut FILE) -> c_int: stream, Write, |c| (c >= 0).then_some(1), else missing();
     getline(to: *mut *mut c_char, n: *mut size_t, stream: *mut FILE) -> ssize_t:
         stream, Read, |n| u64::try_from(n).ok(), else missing();
     getdelim(to: *mut *mut c_char, n: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t:
@@ -170,10 +188,9 @@ fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64
     let end = ticks();
     let thread = Thread::current();
     shield((), || {
-        // SAFETY: the stream was opened just now.
-        let fd = unsafe { libc::fileno(stream) };
+        let fd = descriptor(stream);
         let block = match path {
-            Some(path) => {
+            Some(path) if !path.is_null() => {
                 files::forget_fd(fd);
                 // SAFETY: the program's path; the call with it succeeded.
                 let block = unsafe { files::absolute(path, None) }
@@ -182,12 +199,27 @@ fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64
                 files::note_fd(Module::Stdio, fd, block);
                 block
             }
-            None => files::of_fd(Module::Stdio, fd),
+            _ => files::of_fd(Module::Stdio, fd),
         };
         if let Some(block) = block {
             data::meta(thread, block, meta, start, end);
         }
     });
+}
+
+/// A pipe to a program: no file, but its number is free again.
+mod pclose {
+    use super::*;
+    real_function!(c"pclose", fn(stream: *mut FILE) -> c_int, missing());
+
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pclose(stream: *mut FILE) -> c_int {
+        if observing() && !stream.is_null() {
+            files::forget_fd(descriptor(stream));
+        }
+        // SAFETY: the program's own call.
+        unsafe { real(stream) }
+    }
 }
 
 mod fclose {
@@ -200,8 +232,7 @@ mod fclose {
             // SAFETY: the program's own call.
             return unsafe { real(stream) };
         }
-        // SAFETY: the program's stream, still open.
-        let fd = unsafe { libc::fileno(stream) };
+        let fd = descriptor(stream);
         let block = files::known_stream(fd);
         // Before the call: afterwards the number may be another thread's file.
         files::forget_fd(fd);
