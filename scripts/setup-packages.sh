@@ -64,6 +64,7 @@ if [ "${1:-build}" = test ]; then
     [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || want="$want python3-venv"
     need /usr/lib/python3/dist-packages/mpi4py python3-mpi4py
     need ip iproute2
+    need valgrind valgrind # make bench
     ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || want="$want libclang-dev"
 fi
 install_packages
