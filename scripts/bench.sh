@@ -8,3 +8,4 @@ for bench in instructions time startup memory; do
     echo
 done
 cargo bench -p weir-engine
+cargo bench -p weir-coord

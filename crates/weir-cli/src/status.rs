@@ -110,7 +110,7 @@ fn text(status: &Value) -> String {
             word(&job["state"]),
             number(&job["state_s"]),
             if share > 0.0 { format!("{share:.3}") } else { "-".into() },
-            job["phases"],
+            number(&job["phases"]),
             bytes(number(&job["moved_bytes"]) + number(&job["phase_bytes"])),
             number(&job["held_s"]),
         );

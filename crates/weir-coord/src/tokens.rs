@@ -53,6 +53,8 @@ struct Account {
     share: f64,
     progress: Progress,
     tag_bytes: f64,
+    /// What it may spend without paying for it, until the meter's window ends.
+    free_bytes: f64,
     busy: bool,
     active_ns: u64,
     credit_bytes: u64,
@@ -69,6 +71,7 @@ impl Tokens {
             share: share.max(LEAST_SHARE),
             progress,
             tag_bytes: self.virtual_bytes,
+            free_bytes: 0.0,
             busy: true,
             active_ns: now_ns,
             credit_bytes: progress.spent_bytes.saturating_add(allowed_bytes),
@@ -111,7 +114,11 @@ impl Tokens {
         let before = std::mem::replace(&mut account.progress, progress);
         let spent_bytes = progress.spent_bytes.saturating_sub(before.spent_bytes);
         account.wake(now_ns, self.virtual_bytes, spent_bytes > 0);
-        account.tag_bytes += spent_bytes as f64 / self.common_share.unwrap_or(account.share);
+        let free_bytes = account.free_bytes.min(spent_bytes as f64);
+        account.free_bytes -= free_bytes;
+        self.meter.free_bytes += free_bytes;
+        let share = self.common_share.unwrap_or(account.share);
+        account.tag_bytes += (spent_bytes as f64 - free_bytes) / share;
         self.meter.add(progress.done_bytes.saturating_sub(before.done_bytes));
         self.unsettled = true;
     }
@@ -135,26 +142,13 @@ impl Tokens {
 
     /// What the storage moves now, in bytes per second.
     pub fn bandwidth(&self) -> f64 {
-        self.meter.rate * 1e9
+        if self.accounts.is_empty() { 0.0 } else { self.meter.rate * 1e9 }
     }
 
     /// Brings the credits up to date and names the jobs whose credit changed by enough to be told.
     pub fn settle(&mut self, now_ns: u64, mut tell: impl FnMut(JobId, u64)) {
         self.unsettled = false;
-        let mut busy = 0u32;
-        let mut share_sum = 0.0;
-        let mut lowest_bytes = f64::INFINITY;
-        for account in self.accounts.values_mut() {
-            account.busy &= account.progress.is_busy() || now_ns < account.active_ns + IDLE_NS;
-            if account.busy {
-                busy += 1;
-                share_sum += self.common_share.unwrap_or(account.share);
-                lowest_bytes = lowest_bytes.min(account.tag_bytes);
-            }
-        }
-        if lowest_bytes.is_finite() {
-            self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
-        }
+        let (busy, share_sum) = self.advance(now_ns);
         let waits = |account: &Account| account.busy && account.progress.is_waiting();
         let limited = busy > 1 && self.accounts.values().any(waits);
         if let Some(free_bytes) = self.meter.look(now_ns, busy > 1, limited) {
@@ -164,8 +158,9 @@ impl Tokens {
         for (&job, account) in &mut self.accounts {
             let share = self.common_share.unwrap_or(account.share);
             let tag_bytes = account.tag_now(self.virtual_bytes);
-            let allowed_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * share).ceil();
-            // The cast saturates: below zero is nothing, infinity is no limit.
+            let paid_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * share).max(0.0);
+            let allowed_bytes = (paid_bytes + account.free_bytes).ceil();
+            // The cast saturates: infinity is no limit.
             let credit_bytes = account.progress.spent_bytes.saturating_add(allowed_bytes as u64);
             if account.is_news(credit_bytes, lead_bytes * share) {
                 account.credit_bytes = credit_bytes;
@@ -174,13 +169,38 @@ impl Tokens {
         }
     }
 
-    /// Bytes that those who wait need not pay for, by their shares.
+    /// Moves the virtual time on; the number of busy jobs and the sum of their shares. A job that need not pay is
+    /// no measure of it: its tag stands still though it is served.
+    fn advance(&mut self, now_ns: u64) -> (u32, f64) {
+        let (mut busy, mut share_sum, mut lowest_bytes) = (0, 0.0, f64::INFINITY);
+        for account in self.accounts.values_mut() {
+            account.busy &= account.progress.is_busy() || now_ns < account.active_ns + IDLE_NS;
+            if account.busy {
+                busy += 1;
+                share_sum += self.common_share.unwrap_or(account.share);
+            }
+            if account.busy && account.free_bytes == 0.0 {
+                lowest_bytes = lowest_bytes.min(account.tag_bytes);
+            }
+        }
+        if lowest_bytes.is_finite() {
+            self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
+        }
+        (busy, share_sum)
+    }
+
+    /// Those who wait need not pay for these bytes, by their shares. What was given before is forfeited.
     fn give(&mut self, free_bytes: f64) {
-        let waiting = || self.accounts.values().filter(|account| account.progress.is_waiting());
-        let share_sum: f64 = waiting().map(|account| self.common_share.unwrap_or(account.share)).sum();
-        for account in self.accounts.values_mut().filter(|account| account.progress.is_waiting()) {
-            // By share, and a tag is bytes over share: the same for everyone.
-            account.tag_bytes -= free_bytes / share_sum;
+        let share = |account: &Account| self.common_share.unwrap_or(account.share);
+        let waiting = self.accounts.values().filter(|account| account.progress.is_waiting());
+        let share_sum: f64 = waiting.map(share).sum();
+        for account in self.accounts.values_mut() {
+            let part = if account.progress.is_waiting() {
+                self.common_share.unwrap_or(account.share) / share_sum
+            } else {
+                0.0
+            };
+            account.free_bytes = free_bytes * part;
         }
     }
 }
@@ -195,8 +215,9 @@ impl Account {
         }
     }
 
+    /// Who is idle or need not pay falls behind without a claim to catch up.
     fn tag_now(&self, virtual_bytes: f64) -> f64 {
-        if self.busy { self.tag_bytes } else { self.tag_bytes.max(virtual_bytes) }
+        if self.busy && self.free_bytes == 0.0 { self.tag_bytes } else { self.tag_bytes.max(virtual_bytes) }
     }
 
     /// Whether the job should hear of the credit: it waits for it, or it has less than half of its lead
@@ -226,7 +247,7 @@ struct Meter {
     limited: bool,
     steps: u32,
     done_bytes: u64,
-    /// Given free of charge in this window.
+    /// Spent free of charge in this window.
     free_bytes: f64,
     /// Of the latest window, in bytes per nanosecond.
     rate: f64,
@@ -250,7 +271,7 @@ impl Meter {
         self.steps += u32::from(done_bytes > 0);
     }
 
-    /// Ends the window when it is time; the answer is what to give free of charge in the next one.
+    /// Ends the window when it is time; the answer is then what to give free of charge in the next one.
     fn look(&mut self, now_ns: u64, contested: bool, limited: bool) -> Option<f64> {
         self.limited |= limited;
         let elapsed_ns = now_ns.saturating_sub(self.began_ns);
@@ -259,34 +280,31 @@ impl Meter {
         if contested == self.contested && !is_over {
             return None;
         }
-        let free_bytes = if is_full { self.conclude(elapsed_ns as f64) } else { None };
+        let missing_rate = if is_full { self.conclude(elapsed_ns as f64) } else { 0.0 };
         self.began_ns = now_ns;
         self.contested = contested;
         self.limited = limited;
         self.steps = 0;
         self.done_bytes = 0;
-        self.free_bytes = free_bytes.filter(|_| contested && limited).unwrap_or(0.0);
-        free_bytes.filter(|_| self.free_bytes > 0.0)
+        self.free_bytes = 0.0;
+        Some(if limited { missing_rate * WINDOW_NS as f64 } else { 0.0 })
     }
 
-    fn conclude(&mut self, elapsed_ns: f64) -> Option<f64> {
+    /// Learns from the window; the answer is the rate that the storage could do on top.
+    fn conclude(&mut self, elapsed_ns: f64) -> f64 {
         self.rate = self.done_bytes as f64 / elapsed_ns;
         self.rate_is_contested = self.contested;
-        if !self.limited {
-            self.best_rate = self.best_rate.max(self.rate);
-            return None;
-        }
         let free_rate = self.free_bytes / elapsed_ns;
         if free_rate == 0.0 {
             self.plain_rate = self.rate;
         } else if self.rate - self.plain_rate < free_rate / 2.0 {
             // What was given came out of the others' pockets: the storage does what it can.
             self.best_rate = self.rate;
-            return None;
+            return 0.0;
         }
         self.best_rate = self.best_rate.max(self.rate);
         let missing_rate = 0.9 * self.best_rate - (self.rate - free_rate).max(0.0);
-        (missing_rate > MISSING * self.best_rate).then_some(missing_rate * WINDOW_NS as f64)
+        if self.limited && missing_rate > MISSING * self.best_rate { missing_rate } else { 0.0 }
     }
 
     /// Contention may make the storage slower: then its rate now says more than what it was able to do.

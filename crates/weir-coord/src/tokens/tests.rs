@@ -16,11 +16,12 @@ struct Load {
     pause_ns: u64,
     /// Of the storage: what the job's own link can carry.
     cap: f64,
+    starts_ns: u64,
 }
 
 impl Load {
     fn new(share: f64, request_bytes: u64) -> Load {
-        Load { share, ranks: 2, request_bytes, pause_ns: 0, cap: 1.0 }
+        Load { share, ranks: 2, request_bytes, pause_ns: 0, cap: 1.0, starts_ns: 0 }
     }
 }
 
@@ -91,10 +92,10 @@ fn run(bandwidth: f64, loads: &[Load], seconds: u64) -> Vec<Vec<u64>> {
         tokens.enter(0, JobId(index as u32), load.share, Progress::default());
         runners.push(Runner {
             load: load.clone(),
-            ranks: vec![Rank::Paused { until_ns: 0 }; load.ranks],
+            ranks: vec![Rank::Paused { until_ns: load.starts_ns }; load.ranks],
             progress: Progress::default(),
             reported: Progress::default(),
-            credit_bytes: 0,
+            credit_bytes: tokens.credit_bytes(JobId(index as u32)),
             history: Vec::new(),
         });
     }
@@ -181,9 +182,18 @@ fn bytes_follow_the_shares_over_any_two_seconds() {
 fn a_job_alone_has_no_limit() {
     let mut tokens = Tokens::default();
     tokens.enter(0, JobId(3), 0.1, Progress::default());
+    assert_eq!(tokens.credit_bytes(JobId(3)), UNLIMITED);
     let mut told = Vec::new();
     tokens.settle(0, |job, credit| told.push((job, credit)));
-    assert_eq!(told, [(JobId(3), UNLIMITED)]);
+    assert_eq!(told, []);
+    // A second one limits both; when it has gone there is no limit again.
+    tokens.enter(0, JobId(1), 0.9, Progress::default());
+    assert!(tokens.credit_bytes(JobId(1)) < UNLIMITED);
+    tokens.settle(0, |job, credit| told.push((job, credit)));
+    assert!(matches!(told[..], [(JobId(3), credit)] if credit < UNLIMITED), "{told:?}");
+    tokens.leave(JobId(1));
+    tokens.settle(0, |job, credit| told.push((job, credit)));
+    assert_eq!(told[1..], [(JobId(3), UNLIMITED)]);
 }
 
 #[test]
@@ -198,16 +208,31 @@ fn an_idle_job_holds_nobody_back_and_claims_nothing_later() {
 
 #[test]
 fn what_a_slow_job_cannot_use_goes_to_the_others() {
-    let mut slow = Load::new(0.9, 1 << 20);
-    slow.cap = 0.3;
-    let mut loads = vec![slow, Load::new(0.1, 1 << 20)];
-    // What the storage can do was seen before: the other job was alone for a while.
-    let histories = run(1e9, &loads, 10);
-    let rate = |histories: &[Vec<u64>], job: usize| (histories[job][90] - histories[job][30]) as f64 / 6.0;
-    let (slow_rate, other_rate) = (rate(&histories, 0), rate(&histories, 1));
-    println!("slow {slow_rate:.3e}, other {other_rate:.3e}");
-    loads[0].cap = 1.0;
-    let (a, b) = (rate(&run(1e9, &loads, 10), 0), rate(&run(1e9, &loads, 10), 1));
-    println!("without a cap {a:.3e} {b:.3e}");
-    assert!(slow_rate > 0.28e9);
+    let rate = |histories: &[Vec<u64>], job: usize| (histories[job][90] - histories[job][40]) as f64 / 5.0;
+    let slow = Load { cap: 0.3, starts_ns: 1_000_000_000, ..Load::new(0.9, 1 << 20) };
+    // What the storage can do was seen while the other job was alone.
+    let histories = run(1e9, &[slow, Load::new(0.1, 1 << 20)], 10);
+    let (slow, other) = (rate(&histories, 0), rate(&histories, 1));
+    assert!(slow > 0.28e9 && other > 0.5e9, "slow {slow:.3e}, other {other:.3e}");
+    // The same shares without a slow link: nothing is missing, so nothing is given away.
+    let quick = Load { starts_ns: 1_000_000_000, ..Load::new(0.9, 1 << 20) };
+    let histories = run(1e9, &[quick, Load::new(0.1, 1 << 20)], 10);
+    let (quick, other) = (rate(&histories, 0), rate(&histories, 1));
+    assert!((quick / other - 9.0).abs() < 0.45, "quick {quick:.3e}, other {other:.3e}");
+}
+
+/// The storage was faster before (a cache, say): the shares hold all the same once that is found out.
+#[test]
+fn a_storage_that_became_slower_is_not_mistaken_for_one_with_room() {
+    let mut meter = Meter { best_rate: 10.0, ..Meter::default() };
+    let mut window = |number: u64, bytes: u64, free_bytes: f64| {
+        (0..WINDOW_STEPS).for_each(|_| meter.add(bytes / u64::from(WINDOW_STEPS)));
+        meter.free_bytes = free_bytes;
+        meter.look(number * WINDOW_NS, true, true)
+    };
+    assert_eq!(window(1, 0, 0.0), Some(0.0), "contention begins");
+    let given = window(2, WINDOW_NS, 0.0).expect("a window");
+    assert!(given > 7.0 * WINDOW_NS as f64, "much is missing, {given}");
+    assert_eq!(window(3, WINDOW_NS, given), Some(0.0), "nothing came of it");
+    assert_eq!(window(4, WINDOW_NS, 0.0), Some(0.0), "and that is remembered");
 }
