@@ -89,9 +89,9 @@ fn decode(input: &[u8]) -> Result<(), String> {
     let mut fed = 0;
     let mut at = 0;
     loop {
-        let message = whole.next();
+        let message = whole.take();
         let piecewise = loop {
-            match pieces.next() {
+            match pieces.take() {
                 Ok(None) if fed < input.len() => {
                     let end = (fed + 7).min(input.len());
                     pieces.feed(&input[fed..end]);
@@ -121,7 +121,7 @@ fn coordinate(input: &[u8]) -> Result<(), String> {
     inbox.feed(input);
     let mut now_ns = 0;
     let mut turn = 0;
-    while let Ok(Some(message)) = inbox.next() {
+    while let Ok(Some(message)) = inbox.take() {
         turn += 1;
         now_ns += 7_000_000;
         let peer = turn % 3;

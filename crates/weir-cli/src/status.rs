@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use weir_coord::address::Choice;
 use weir_coord::auth::Key;
-use weir_coord::client::query_status;
 use weir_coord::election::{default_directory, find};
+use weir_coord::query::query_status;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -187,7 +187,7 @@ impl Load {
             let length = self.stream.read(scratch).expect("receives");
             assert!(length > 0, "the server closed the connection");
             self.inbox.feed(&scratch[..length]);
-            while let Some(message) = self.inbox.next().expect("a good frame") {
+            while let Some(message) = self.inbox.take().expect("a good frame") {
                 self.granted |= matches!(message, Message::Grant { .. });
                 self.granted &= !matches!(message, Message::Hold { .. });
                 answered |= !matches!(message, Message::Credit { .. });

@@ -50,13 +50,11 @@ impl Key {
         Read::by_ref(&mut file).take(LONGEST_KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         let end = bytes.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
         bytes.truncate(end);
-        match bytes.len() {
-            ..SHORTEST_KEY_BYTES => {
-                Err(format!("key file {}: fewer than {SHORTEST_KEY_BYTES} bytes", path.display()))
-            }
-            ..=LONGEST_KEY_BYTES => Ok(Key(bytes)),
-            _ => Err(format!("key file {}: more than {LONGEST_KEY_BYTES} bytes", path.display())),
+        if !(SHORTEST_KEY_BYTES..=LONGEST_KEY_BYTES).contains(&bytes.len()) {
+            let wanted = format!("{SHORTEST_KEY_BYTES} to {LONGEST_KEY_BYTES} bytes");
+            return Err(format!("key file {}: a key has {wanted}", path.display()));
         }
+        Ok(Key(bytes))
     }
 
     pub fn random() -> io::Result<Key> {
@@ -191,7 +189,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(Key::read(&path).unwrap_err().contains("mode 640"));
         write_private(&path, "short\n").unwrap();
-        assert!(Key::read(&path).unwrap_err().contains("fewer than 16"));
+        assert!(Key::read(&path).unwrap_err().contains("16 to 4096 bytes"));
         fs::remove_file(&path).unwrap();
         assert!(Key::read(&path).unwrap_err().starts_with("key file "));
     }

@@ -137,6 +137,7 @@ impl Client {
     /// Connects and says hello; the answer comes as a [`Word`]. A connection that there was is dropped.
     pub fn connect(&mut self, address: &Address) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot reach the coordinator at {address}: {error}");
+        self.hang_up();
         let channel = Channel::new(Stream::connect(address).map_err(failed)?);
         self.poller.add(&channel.stream, SOCKET, Interest::READ).map_err(failed)?;
         let is_tcp = matches!(channel.stream, Stream::Tcp(_));
@@ -212,7 +213,18 @@ impl Client {
     /// Tells the coordinator that no more will come, and closes.
     pub fn bye(&mut self) {
         self.send(&Message::Bye {});
-        self.link = Link::Down;
+        self.hang_up();
+    }
+
+    /// Closes the connection, if there is one; whether the job had joined.
+    fn hang_up(&mut self) -> bool {
+        let (joined, channel) = match std::mem::replace(&mut self.link, Link::Down) {
+            Link::Down => return false,
+            Link::Greeting { channel, .. } => (false, channel),
+            Link::Up { channel } => (true, channel),
+        };
+        self.poller.remove(&channel.stream);
+        joined
     }
 
     /// Sends, receives and keeps the lease; waits until something happens, somebody wakes it, or `timeout`
@@ -292,7 +304,7 @@ impl Client {
             self.heard_ns = now_ns();
             loop {
                 let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
-                match channel.next() {
+                match channel.take() {
                     Ok(Some(message)) => self.hear(message),
                     Ok(None) => break,
                     Err(error) => return self.refuse(error.to_string()),
@@ -362,10 +374,13 @@ impl Client {
     }
 
     fn joined(&mut self, policy: String) {
-        let Link::Greeting { channel, .. } = std::mem::replace(&mut self.link, Link::Down) else {
-            return self.lose("it spoke out of turn");
-        };
-        self.link = Link::Up { channel };
+        match std::mem::replace(&mut self.link, Link::Down) {
+            Link::Greeting { channel, .. } => self.link = Link::Up { channel },
+            other => {
+                self.link = other;
+                return self.lose("it spoke out of turn");
+            }
+        }
         self.rejoins = true;
         self.down_since_ns = None;
         self.words.push(Word::Joined { policy });
@@ -418,14 +433,14 @@ impl Client {
 
     fn lose(&mut self, reason: &str) {
         self.failure = format!("the coordinator is lost: {reason}");
-        if let Link::Up { .. } = std::mem::replace(&mut self.link, Link::Down) {
+        if self.hang_up() {
             self.down_since_ns = Some(now_ns());
             self.words.push(Word::Lost { reason: reason.into() });
         }
     }
 
     fn refuse(&mut self, reason: String) {
-        self.link = Link::Down;
+        self.hang_up();
         self.down_since_ns = None;
         self.words.push(Word::Refused { reason: reason.clone() });
         self.words.push(Word::Open { reason });
@@ -436,65 +451,5 @@ impl AsRawFd for Client {
     /// Ready to be read when [`Client::step`] has something to do.
     fn as_raw_fd(&self) -> RawFd {
         self.poller.as_raw_fd()
-    }
-}
-
-/// Asks a coordinator for its status: JSON. Blocks for at most `timeout`.
-pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> Result<String, String> {
-    let failed = |why: String| format!("cannot ask the coordinator at {address}: {why}");
-    let mut channel = Channel::new(Stream::connect(address).map_err(|error| failed(error.to_string()))?);
-    let poller = Poller::new().and_then(|poller| {
-        poller.add(&channel.stream, SOCKET, Interest::READ)?;
-        Ok(poller)
-    });
-    let mut poller = poller.map_err(|error| failed(error.to_string()))?;
-    let mut nonces = None;
-    if let Address::Unix(_) = address {
-        channel.queue(&Message::StatusQuery {});
-    }
-    let deadline_ns = now_ns() + timeout.as_nanos() as u64;
-    let mut scratch = [0; 16 << 10];
-    let mut text = String::new();
-    loop {
-        channel.flush().map_err(|error| failed(error.to_string()))?;
-        let now = now_ns();
-        if now >= deadline_ns {
-            return Err(failed("it does not answer".into()));
-        }
-        poller
-            .wait(Duration::from_nanos(deadline_ns - now), &mut Vec::new())
-            .map_err(|error| failed(error.to_string()))?;
-        let input = channel.receive(&mut scratch);
-        while let Some(message) = channel.next().map_err(|error| failed(error.to_string()))? {
-            match message {
-                Message::Challenge { nonce: server } => {
-                    let key = key.ok_or_else(|| failed("it wants a key".into()))?;
-                    let client = auth::nonce().map_err(|error| failed(error.to_string()))?;
-                    nonces = Some((server, client));
-                    let mac = key.client_mac(&server, &client);
-                    channel.queue(&Message::Proof { nonce: client, mac });
-                }
-                Message::Proven { mac } => {
-                    let proven = nonces
-                        .zip(key)
-                        .is_some_and(|((server, client), key)| key.is_server_mac(&server, &client, &mac));
-                    if !proven {
-                        return Err(failed("it does not have the key".into()));
-                    }
-                    channel.queue(&Message::StatusQuery {});
-                }
-                Message::Status { last, text: piece } => {
-                    text.push_str(&piece);
-                    if last {
-                        return Ok(text);
-                    }
-                }
-                Message::Refuse { reason } => return Err(failed(reason)),
-                _ => return Err(failed("it answers something else".into())),
-            }
-        }
-        if let Input::Closed = input {
-            return Err(failed("it closed the connection".into()));
-        }
     }
 }

@@ -573,7 +573,7 @@ impl Coordinator {
 
     /// Settling looks at every job in I/O: with very many, less often.
     fn settle_due_ns(&self) -> u64 {
-        self.settled_ns + 200 * self.tokens.len() as u64
+        self.settled_ns + 1_000 * self.tokens.len() as u64
     }
 
     fn settle(&mut self, now_ns: u64) {

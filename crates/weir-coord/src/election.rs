@@ -124,10 +124,18 @@ impl Member {
         if let Some(office) = &mut self.office
             && (office.server.step(Duration::ZERO).is_err() || waited.is_err())
         {
-            self.office = None;
+            self.resign();
         }
         self.check_office();
-        self.client.step(Duration::ZERO, hear);
+        let mut refused = false;
+        self.client.step(Duration::ZERO, &mut |word| {
+            refused |= matches!(word, Word::Refused { .. });
+            hear(word);
+        });
+        if refused {
+            // To ask again at once would only be refused again.
+            self.retry_ns = now_ns() + SERVICE_BACKOFF_NS;
+        }
         if self.client.is_joined() {
             self.backoff_ns = FIRST_BACKOFF_NS;
         }
@@ -198,8 +206,14 @@ impl Member {
         {
             self.checked_ns = now;
             if !office.is_in(directory) {
-                self.office = None;
+                self.resign();
             }
+        }
+    }
+
+    fn resign(&mut self) {
+        if let Some(office) = self.office.take() {
+            self.poller.remove(&office.server);
         }
     }
 

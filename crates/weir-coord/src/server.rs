@@ -49,6 +49,8 @@ const ONLOOKER_NS: u64 = 30_000_000_000;
 /// A connection may say this much in a slice of time; then it waits for the next one.
 const SLICE_NS: u64 = 10_000_000;
 const MESSAGES_PER_SLICE: u32 = 1_000;
+/// A status is so much work that it counts for this many.
+const STATUS_MESSAGES: u32 = 100;
 const READ_BYTES: usize = 16 << 10;
 
 /// Tokens of the poller: listeners and the waker from the top, connections from zero.
@@ -90,6 +92,8 @@ pub struct Server {
     scratch: Box<[u8]>,
     stepped_ns: u64,
     leases_checked_ns: u64,
+    /// Until then nobody is let in, for want of descriptors.
+    deaf_until_ns: Option<u64>,
     traffic: Traffic,
 }
 
@@ -113,6 +117,7 @@ impl Server {
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             stepped_ns: now,
             leases_checked_ns: now,
+            deaf_until_ns: None,
             traffic: Traffic::new(now),
         })
     }
@@ -158,6 +163,10 @@ impl Server {
         let now = now_ns();
         self.forgive_own_absence(now);
         self.unpark(now);
+        if self.deaf_until_ns.is_some_and(|until_ns| until_ns <= now) {
+            self.deaf_until_ns = None;
+            self.watch_listeners(Interest::READ);
+        }
         let mut knocking = false;
         for &(token, interest) in &ready {
             match token {
@@ -207,9 +216,23 @@ impl Server {
                 match self.listeners[index].accept() {
                     Ok(stream) => self.admit(now, stream),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => break,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // No descriptors, no memory: those who knock would wake us in vain.
+                    Err(_) => return self.be_deaf(now),
                 }
             }
+        }
+    }
+
+    /// Lets those who knock wait for a moment.
+    fn be_deaf(&mut self, now: u64) {
+        self.deaf_until_ns = Some(now + 10 * SLICE_NS);
+        self.watch_listeners(Interest::NONE);
+    }
+
+    fn watch_listeners(&self, interest: Interest) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let _ = self.poller.change(listener, FIRST_LISTENER + index as u64, interest);
         }
     }
 
@@ -232,31 +255,26 @@ impl Server {
         if let State::Challenged(nonce) = state {
             channel.queue(&Message::Challenge { nonce });
         }
-        let peer = self.free.pop().unwrap_or(self.connections.len());
+        let peer = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
         let interest = Interest::READ;
         if self.poller.add(&channel.stream, peer as u64, interest).is_err() || channel.flush().is_err() {
             self.free.push(peer);
-        } else {
-            let connection = Connection {
-                channel,
-                state,
-                accepted_ns: now,
-                heard_ns: now,
-                interest,
-                slice_ns: now,
-                messages: 0,
-                parked: false,
-                dirty: false,
-            };
-            if peer == self.connections.len() {
-                self.connections.push(None);
-            }
-            self.connections[peer] = Some(connection);
             return;
         }
-        if peer == self.connections.len() {
-            self.free.pop();
-        }
+        self.connections[peer] = Some(Connection {
+            channel,
+            state,
+            accepted_ns: now,
+            heard_ns: now,
+            interest,
+            slice_ns: now,
+            messages: 0,
+            parked: false,
+            dirty: false,
+        });
     }
 
     /// Who has come: another user gets nothing over a Unix socket (not root's either: root has its own);
@@ -299,7 +317,7 @@ impl Server {
             if connection.messages >= MESSAGES_PER_SLICE {
                 return self.park(peer);
             }
-            let Some(message) = connection.channel.next().map_err(|error| error.to_string())? else {
+            let Some(message) = connection.channel.take().map_err(|error| error.to_string())? else {
                 return Ok(());
             };
             connection.messages += 1;
@@ -336,6 +354,7 @@ impl Server {
     fn show_status(&mut self, now: u64, peer: Peer) {
         let text = status::json(now, &self.coordinator, &self.traffic, &self.settings, &self.addresses());
         let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
+        connection.messages += STATUS_MESSAGES;
         let mut rest = text.as_str();
         loop {
             let mut end = rest.len().min(MAX_TEXT_BYTES);
@@ -462,8 +481,9 @@ impl Server {
 
     fn close(&mut self, now: u64, peer: Peer) {
         if let Some(slot) = self.connections.get_mut(peer)
-            && slot.take().is_some()
+            && let Some(connection) = slot.take()
         {
+            self.poller.remove(&connection.channel.stream);
             self.free.push(peer);
             self.coordinator.gone(now, peer);
             self.collect();

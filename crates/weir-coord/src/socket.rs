@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What waits to be sent to a peer that does not read is bounded by this; a status may be longer.
-pub(crate) const MAX_OUTBOX_BYTES: usize = 4 << 20;
+pub(crate) const MAX_OUTBOX_BYTES: usize = 16 << 20;
 
 pub(crate) enum Stream {
     Unix(UnixStream),
@@ -29,11 +30,7 @@ pub(crate) enum Stream {
 impl Stream {
     pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
         match address {
-            Address::Unix(path) => {
-                let stream = with_short_path(path, |short| UnixStream::connect(short))?;
-                stream.set_nonblocking(true)?;
-                Ok(Stream::Unix(stream))
-            }
+            Address::Unix(path) => with_short_path(path, connect_unix).map(Stream::Unix),
             Address::Tcp(place) => {
                 let mut outcome = Err(io::Error::new(ErrorKind::NotFound, "no such host"));
                 for place in place.to_socket_addrs()? {
@@ -114,8 +111,8 @@ impl Channel {
         }
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, WireError> {
-        self.inbox.next()
+    pub(crate) fn take(&mut self) -> Result<Option<Message>, WireError> {
+        self.inbox.take()
     }
 
     pub(crate) fn queue(&mut self, message: &Message) {
@@ -221,6 +218,28 @@ impl Drop for Listener {
     }
 }
 
+/// Connects at once or not at all. A blocking connect would wait for room in the queue of a coordinator that is
+/// stopped, for as long as it is.
+fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers; the new descriptor is owned by nobody else.
+    let socket = unsafe { owned(libc::socket(libc::AF_UNIX, kind, 0))? };
+    // SAFETY: all-zero is a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the path of the socket is too long"));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the address is as long as said and its path ends with a zero; the descriptor is open.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if result == 0 { Ok(UnixStream::from(socket)) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Socket addresses are short; a longer path is named through its directory's descriptor.
 fn with_short_path<R>(path: &Path, act: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
     if path.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
@@ -248,6 +267,7 @@ pub(crate) struct Interest {
 
 impl Interest {
     pub(crate) const READ: Interest = Interest { read: true, write: false };
+    pub(crate) const NONE: Interest = Interest { read: false, write: false };
 
     fn bits(self) -> u32 {
         let read = if self.read { libc::EPOLLIN } else { 0 };
@@ -269,6 +289,12 @@ impl Poller {
 
     pub(crate) fn change(&self, socket: &impl AsRawFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, socket, token, interest)
+    }
+
+    /// Must come before the socket is closed: a child that the program forked may keep it open, and then
+    /// closing alone would not end its being watched.
+    pub(crate) fn remove(&self, socket: &impl AsRawFd) {
+        let _ = self.control(libc::EPOLL_CTL_DEL, socket, 0, Interest::READ);
     }
 
     fn control(&self, what: i32, socket: &impl AsRawFd, token: u64, interest: Interest) -> io::Result<()> {

@@ -45,6 +45,8 @@ pub struct Tokens {
     /// The virtual time: never goes back.
     virtual_bytes: f64,
     meter: Meter,
+    /// When the first busy job may turn out idle.
+    fades_ns: Option<u64>,
     /// Something happened since credits were last settled.
     unsettled: bool,
 }
@@ -77,6 +79,7 @@ impl Tokens {
             credit_bytes: progress.spent_bytes.saturating_add(allowed_bytes),
         };
         self.accounts.insert(job, account);
+        self.fades_ns = self.fades_ns.or(Some(now_ns + IDLE_NS));
         self.unsettled = true;
     }
 
@@ -119,6 +122,9 @@ impl Tokens {
         self.meter.free_bytes += free_bytes;
         let share = self.common_share.unwrap_or(account.share);
         account.tag_bytes += (spent_bytes as f64 - free_bytes) / share;
+        if !progress.is_busy() {
+            self.fades_ns = self.fades_ns.or(Some(now_ns + IDLE_NS));
+        }
         self.meter.add(progress.done_bytes.saturating_sub(before.done_bytes));
         self.unsettled = true;
     }
@@ -135,9 +141,7 @@ impl Tokens {
 
     /// When to settle even if nothing is reported: a busy job may turn out idle. `None`: not needed.
     pub fn settle_by_ns(&self) -> Option<u64> {
-        let fading = |account: &&Account| account.busy && !account.progress.is_busy();
-        let first = self.accounts.values().filter(fading).map(|account| account.active_ns).min();
-        first.filter(|_| self.accounts.len() > 1).map(|active_ns| active_ns + IDLE_NS)
+        self.fades_ns.filter(|_| self.accounts.len() > 1)
     }
 
     /// What the storage moves now, in bytes per second.
@@ -173,11 +177,16 @@ impl Tokens {
     /// no measure of it: its tag stands still though it is served.
     fn advance(&mut self, now_ns: u64) -> (u32, f64) {
         let (mut busy, mut share_sum, mut lowest_bytes) = (0, 0.0, f64::INFINITY);
+        self.fades_ns = None;
         for account in self.accounts.values_mut() {
             account.busy &= account.progress.is_busy() || now_ns < account.active_ns + IDLE_NS;
             if account.busy {
                 busy += 1;
                 share_sum += self.common_share.unwrap_or(account.share);
+            }
+            if account.busy && !account.progress.is_busy() {
+                let fades_ns = account.active_ns + IDLE_NS;
+                self.fades_ns = Some(self.fades_ns.map_or(fades_ns, |first_ns| first_ns.min(fades_ns)));
             }
             if account.busy && account.free_bytes == 0.0 {
                 lowest_bytes = lowest_bytes.min(account.tag_bytes);

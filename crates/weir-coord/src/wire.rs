@@ -368,7 +368,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// At most one frame and one `bytes` are kept, if [`Inbox::next`] is asked until it has no more.
+    /// At most one frame and one `bytes` are kept, if [`Inbox::take`] is asked until it has no more.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -376,7 +376,7 @@ impl Inbox {
     }
 
     /// The next whole message.
-    pub fn next(&mut self) -> Result<Option<Message>, WireError> {
+    pub fn take(&mut self) -> Result<Option<Message>, WireError> {
         match Message::decode(&self.bytes[self.taken..])? {
             Some((message, length)) => {
                 self.taken += length;

@@ -165,7 +165,7 @@ impl Raw {
     pub(crate) fn receive(&mut self) -> Option<Message> {
         let mut scratch = [0; 4096];
         loop {
-            if let Some(message) = self.inbox.next().expect("a good frame") {
+            if let Some(message) = self.inbox.take().expect("a good frame") {
                 return Some(message);
             }
             match self.stream.read(&mut scratch) {
