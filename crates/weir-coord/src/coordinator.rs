@@ -5,6 +5,7 @@
 //! knows it was told by those who are connected: a new coordinator that replaces one that died *gathers* for a
 //! moment what the jobs say of themselves, then goes on where the other was, those first who held grants.
 
+use crate::jobs::{Job, Node, NodePhase, Resumption, Standing};
 use crate::tokens::{Tokens, UNLIMITED};
 use crate::wire::{Message, Progress};
 use std::cmp::Reverse;
@@ -57,75 +58,6 @@ pub struct Coordinator {
     pub(crate) common_share: Option<f64>,
     pub(crate) decisions: u64,
     outbox: Vec<(Peer, Message)>,
-}
-
-/// A job, joined from the connections of its nodes.
-pub(crate) struct Job {
-    pub(crate) name: String,
-    pub(crate) application: String,
-    pub(crate) info: JobInfo,
-    pub(crate) mean_phase_bytes: Option<u64>,
-    pub(crate) peers: Vec<Peer>,
-    pub(crate) standing: Standing,
-    /// When the standing began.
-    pub(crate) since_ns: u64,
-    /// Done in this phase by nodes that have ended it.
-    ended: Progress,
-    /// What the engine was told of this phase.
-    told_bytes: u64,
-    phase_began_ns: u64,
-    announced_bytes: Option<u64>,
-    pub(crate) phases: u64,
-    pub(crate) moved_bytes: u64,
-    pub(crate) held_ns: u64,
-    pub(crate) io_ns: u64,
-    pub(crate) waited_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Standing {
-    Outside,
-    Held,
-    Granted { share: f64 },
-}
-
-/// One connection's part of a job.
-pub(crate) struct Node {
-    pub(crate) job: JobId,
-    pub(crate) host: String,
-    pub(crate) pid: u32,
-    pub(crate) ranks: u32,
-    phase: Option<NodePhase>,
-}
-
-#[derive(Clone, Copy)]
-struct NodePhase {
-    number: u64,
-    progress: Progress,
-}
-
-/// A phase as it is told to a coordinator that did not see it begin.
-#[derive(Clone, Copy)]
-struct Resumption {
-    phase: u64,
-    bytes: Option<u64>,
-    age_ns: u64,
-    granted: bool,
-    progress: Progress,
-}
-
-impl Job {
-    fn is_in_phase(&self) -> bool {
-        self.standing != Standing::Outside
-    }
-
-    fn stand(&mut self, now_ns: u64, standing: Standing) {
-        if self.standing == Standing::Held {
-            self.held_ns += now_ns.saturating_sub(self.since_ns);
-        }
-        self.standing = standing;
-        self.since_ns = now_ns;
-    }
 }
 
 impl Coordinator {
@@ -218,11 +150,7 @@ impl Coordinator {
 
     /// When [`Coordinator::tick`] wants to be called even if nothing comes.
     pub fn deadline_ns(&self) -> Option<u64> {
-        let settle_ns = if self.tokens.needs_settling() { Some(self.settle_due_ns()) } else { None };
-        [self.timer_ns, self.gather_until_ns, settle_ns, self.tokens.settle_by_ns()]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.timer_ns, self.gather_until_ns, self.settle_ns()].into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -235,8 +163,7 @@ impl Coordinator {
             self.timer_ns = None;
             self.step(now_ns, Event::TimePassed);
         }
-        let fading = self.tokens.settle_by_ns().is_some_and(|by_ns| by_ns <= now_ns);
-        if fading || (self.tokens.needs_settling() && self.settle_due_ns() <= now_ns) {
+        if self.settle_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.settle(now_ns);
         }
     }
@@ -347,24 +274,7 @@ impl Coordinator {
             self.jobs.push(None);
         }
         self.by_name.insert(name.clone(), id);
-        self.jobs[id.0 as usize] = Some(Job {
-            name,
-            application,
-            info,
-            mean_phase_bytes,
-            peers: Vec::new(),
-            standing: Standing::Outside,
-            since_ns: now_ns,
-            ended: Progress::default(),
-            told_bytes: 0,
-            phase_began_ns: now_ns,
-            announced_bytes: None,
-            phases: 0,
-            moved_bytes: 0,
-            held_ns: 0,
-            io_ns: 0,
-            waited_ns: 0,
-        });
+        self.jobs[id.0 as usize] = Some(Job::new(now_ns, name, application, info, mean_phase_bytes));
         self.step(now_ns, Event::JobJoined { job: id, info });
         Ok(id)
     }
@@ -571,9 +481,11 @@ impl Coordinator {
         node.spent_bytes.saturating_add(left_bytes.div_ceil(in_phase.count().max(1) as u64))
     }
 
-    /// Settling looks at every job in I/O: with very many, less often.
-    fn settle_due_ns(&self) -> u64 {
-        self.settled_ns + 1_000 * self.tokens.len() as u64
+    /// When credits are to be settled. That looks at every job in I/O: with very many, less often.
+    fn settle_ns(&self) -> Option<u64> {
+        let due_ns = self.settled_ns + 1_000 * self.tokens.len() as u64;
+        let wanted_ns = if self.tokens.needs_settling() { Some(0) } else { self.tokens.settle_by_ns() };
+        wanted_ns.map(|wanted_ns| wanted_ns.max(due_ns))
     }
 
     fn settle(&mut self, now_ns: u64) {

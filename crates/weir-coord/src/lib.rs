@@ -14,6 +14,7 @@ pub mod auth;
 pub mod client;
 pub mod coordinator;
 pub mod election;
+mod jobs;
 pub mod query;
 pub mod server;
 mod socket;

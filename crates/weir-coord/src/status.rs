@@ -1,6 +1,7 @@
 //! What `weir status` shows, as JSON.
 
-use crate::coordinator::{Coordinator, Job, Standing};
+use crate::coordinator::Coordinator;
+use crate::jobs::{Job, Standing};
 use crate::server::Settings;
 use serde_json::{Value, json};
 use weir_engine::engine::JobId;

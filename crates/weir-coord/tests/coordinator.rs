@@ -1,0 +1,231 @@
+//! The coordinator without sockets, in virtual time: every policy serves everybody, in every order of events.
+
+use proptest::prelude::*;
+use weir_coord::coordinator::{Coordinator, Pace, Peer};
+use weir_coord::tokens::UNLIMITED;
+use weir_coord::wire::{Message, Progress};
+use weir_engine::sharing::PolicyKind;
+
+const MS: u64 = 1_000_000;
+
+fn hello(job: &str, rejoins: bool) -> Message {
+    Message::Hello {
+        job: job.into(),
+        application: "test".into(),
+        host: "here".into(),
+        pid: 1,
+        ranks: 1,
+        nodes: 1,
+        w_iter_ns: Some(1_000 * MS),
+        mean_phase_bytes: None,
+        rejoins,
+    }
+}
+
+fn begin(phase: u64) -> Message {
+    Message::Begin { phase, bytes: None }
+}
+
+fn end(phase: u64, bytes: u64) -> Message {
+    Message::End { phase, bytes, io_ns: 1, waited_ns: 0 }
+}
+
+fn busy(phase: u64, bytes: u64) -> Message {
+    Message::Moved { phase, progress: Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes } }
+}
+
+fn answers(coordinator: &mut Coordinator) -> Vec<(Peer, Message)> {
+    coordinator.outbox().drain(..).collect()
+}
+
+/// Five jobs make ten phases each; each holds its grant for a while, and a grant that is withdrawn waits.
+fn everybody_is_served(policy: PolicyKind) {
+    const JOBS: usize = 5;
+    const PHASES: u64 = 10;
+    let mut coordinator = Coordinator::new(0, policy, Pace::default());
+    let mut phase = [0u64; JOBS];
+    let mut in_phase = [false; JOBS];
+    let mut left_ms = [0u64; JOBS];
+    let mut granted = [false; JOBS];
+    for job in 0..JOBS {
+        coordinator.handle(0, job, hello(&job.to_string(), false)).unwrap();
+    }
+    let mut now_ms = 0;
+    while phase.iter().any(|done| *done < PHASES) || in_phase.contains(&true) {
+        now_ms += 1;
+        assert!(
+            now_ms < 600_000,
+            "{policy}: after ten minutes {phase:?} are served, {in_phase:?} still in I/O"
+        );
+        let now_ns = now_ms * MS;
+        for job in 0..JOBS {
+            if in_phase[job] && granted[job] {
+                left_ms[job] -= 1;
+                if left_ms[job] == 0 {
+                    in_phase[job] = false;
+                    granted[job] = false;
+                    coordinator.handle(now_ns, job, end(phase[job], 1 << 20)).unwrap();
+                }
+            } else if !in_phase[job] && phase[job] < PHASES && now_ms % (job as u64 + 3) == 0 {
+                phase[job] += 1;
+                in_phase[job] = true;
+                left_ms[job] = 20 * (job as u64 + 1);
+                coordinator.handle(now_ns, job, begin(phase[job])).unwrap();
+            }
+        }
+        coordinator.tick(now_ns);
+        for (job, message) in answers(&mut coordinator) {
+            match message {
+                Message::Grant { phase: of, .. } if of == phase[job] => granted[job] = in_phase[job],
+                Message::Hold { phase: of } if of == phase[job] => granted[job] = false,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn every_policy_serves_everybody() {
+    PolicyKind::ALL.into_iter().for_each(everybody_is_served);
+}
+
+#[test]
+fn credits_of_a_job_are_divided_among_its_nodes() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Fair, Pace::default());
+    for (peer, job) in ["wide", "wide", "other"].into_iter().enumerate() {
+        coordinator.handle(0, peer, hello(job, false)).unwrap();
+        coordinator.handle(0, peer, begin(1)).unwrap();
+        coordinator.handle(0, peer, busy(1, 1000)).unwrap();
+    }
+    answers(&mut coordinator);
+    coordinator.handle(MS, 0, busy(1, 2000)).unwrap();
+    coordinator.tick(MS);
+    let credits: Vec<(Peer, u64)> = answers(&mut coordinator)
+        .into_iter()
+        .filter_map(|(peer, message)| match message {
+            Message::Credit { credit_bytes, .. } => Some((peer, credit_bytes)),
+            _ => None,
+        })
+        .collect();
+    let left =
+        |wanted: Peer, spent: u64| credits.iter().find(|(peer, _)| *peer == wanted).map(|(_, c)| c - spent);
+    assert!(left(0, 2000).is_some_and(|left| left < UNLIMITED / 2), "{credits:?}");
+    assert_eq!(left(0, 2000), left(1, 1000), "{credits:?}");
+}
+
+/// Under a new coordinator the job that held the grant keeps it, though the one that waited is heard first.
+#[test]
+fn a_new_coordinator_gathers_before_it_decides() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let resume = |granted| {
+        let progress = Progress::default();
+        Message::Resume { phase: 4, bytes: None, age_ns: if granted { 5 } else { 99 }, granted, progress }
+    };
+    for (peer, granted) in [(0, false), (1, true)] {
+        coordinator.handle(MS, peer, hello(&peer.to_string(), true)).unwrap();
+        coordinator.handle(MS, peer, resume(granted)).unwrap();
+        coordinator.tick(MS);
+    }
+    assert!(answers(&mut coordinator).iter().all(|(_, message)| matches!(message, Message::Welcome { .. })));
+    let gathered_ns = coordinator.deadline_ns().unwrap();
+    coordinator.tick(gathered_ns);
+    let said = answers(&mut coordinator);
+    assert!(
+        matches!(said[..], [(1, Message::Grant { phase: 4, .. }), (0, Message::Hold { phase: 4 })]),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_bad_hello_is_refused_by_its_field() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let refused = |coordinator: &mut Coordinator, change: fn(&mut Message)| {
+        let mut message = hello("job", false);
+        change(&mut message);
+        coordinator.handle(0, 7, message).unwrap_err()
+    };
+    let nameless = refused(&mut coordinator, |message| {
+        if let Message::Hello { job, .. } = message {
+            job.clear();
+        }
+    });
+    assert_eq!(nameless, "job: none");
+    let endless = refused(&mut coordinator, |message| {
+        if let Message::Hello { host, .. } = message {
+            *host = "x".repeat(256);
+        }
+    });
+    assert!(endless.starts_with("host: more than 255 bytes"), "{endless}");
+    let empty = refused(&mut coordinator, |message| {
+        if let Message::Hello { ranks, .. } = message {
+            *ranks = 0;
+        }
+    });
+    assert_eq!(empty, "ranks: none");
+    assert!(!coordinator.is_node(7));
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Join(Peer),
+    Begin(Peer),
+    End(Peer),
+    Gone(Peer),
+    Wait,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        (0..4usize).prop_map(Deed::Join),
+        (0..4usize).prop_map(Deed::Begin),
+        (0..4usize).prop_map(Deed::End),
+        (0..4usize).prop_map(Deed::Gone),
+        Just(Deed::Wait),
+    ]
+}
+
+proptest! {
+    /// Under `exclusive` at most one holds a grant, and while somebody asks, somebody has it.
+    #[test]
+    fn exclusive_grants_exactly_one(deeds in prop::collection::vec(deed(), 1..80)) {
+        let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+        let mut phases: [Option<(u64, bool)>; 4] = [None; 4];
+        let mut number = 0;
+        for (at, deed) in deeds.into_iter().enumerate() {
+            let now_ns = at as u64 * MS;
+            number += 1;
+            match deed {
+                Deed::Join(peer) if !coordinator.is_node(peer) => {
+                    coordinator.handle(now_ns, peer, hello(&peer.to_string(), false)).unwrap();
+                }
+                Deed::Begin(peer) if coordinator.is_node(peer) && phases[peer].is_none() => {
+                    phases[peer] = Some((number, false));
+                    coordinator.handle(now_ns, peer, begin(number)).unwrap();
+                }
+                Deed::End(peer) => {
+                    if let Some((phase, _)) = phases[peer].take() {
+                        coordinator.handle(now_ns, peer, end(phase, 1)).unwrap();
+                    }
+                }
+                Deed::Gone(peer) => {
+                    phases[peer] = None;
+                    coordinator.gone(now_ns, peer);
+                }
+                _ => {}
+            }
+            coordinator.tick(now_ns);
+            for (peer, message) in answers(&mut coordinator) {
+                match (message, &mut phases[peer]) {
+                    (Message::Grant { phase, credit_bytes, .. }, Some((own, granted))) if phase == *own => {
+                        prop_assert_eq!(credit_bytes, UNLIMITED);
+                        *granted = true;
+                    }
+                    (Message::Hold { phase }, Some((own, granted))) if phase == *own => *granted = false,
+                    _ => {}
+                }
+            }
+            let granted = phases.iter().flatten().filter(|(_, granted)| *granted).count();
+            prop_assert_eq!(granted, usize::from(phases.iter().flatten().next().is_some()));
+        }
+    }
+}
