@@ -103,6 +103,18 @@ fn watch_signals(waker: Waker) {
     }
 }
 
+/// One descriptor per node of every job: as many as the system allows.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are valid for the calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// How the service was set up: on addresses of its own, or in the place of those whom jobs elect.
 enum Service {
     Own(Server),
@@ -152,6 +164,7 @@ impl Service {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut config = args.config()?;
+    raise_descriptor_limit();
     let mut service = Service::open(&config)?;
     watch_signals(service.server().waker());
     eprintln!("weir: coordinating with policy {}", service.server().policy());

@@ -1,0 +1,158 @@
+//! `weir coordinator` and `weir status` as they are called.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use weir_coord::Waker;
+use weir_coord::client::{Client, Identity, Word};
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("weir-cli-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Directory(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn weir(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(words).env_remove("WEIR_COORDINATOR").output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+struct Service {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+}
+
+impl Service {
+    fn start(words: &[&str]) -> Service {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut child = command.arg("coordinator").args(words).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Service { child, lines }
+    }
+
+    fn line(&mut self, wanted: &str) -> String {
+        self.lines.by_ref().map_while(Result::ok).find(|line| line.contains(wanted)).expect(wanted)
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: a child that was not waited for yet.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn join(address: &str) -> Client {
+    let identity = Identity {
+        job: "4711".into(),
+        application: "lammps".into(),
+        host: "node7".into(),
+        ranks: 2,
+        nodes: 1,
+        ..Identity::default()
+    };
+    let mut client = Client::new(identity, None, Waker::new().unwrap()).unwrap();
+    client.connect(&address.parse().unwrap()).unwrap();
+    client.begin(1, None);
+    let mut granted = false;
+    while !granted {
+        client.step(Duration::from_millis(50), &mut |word| granted |= matches!(word, Word::Granted { .. }));
+    }
+    client
+}
+
+#[test]
+fn a_service_serves_reloads_and_stops() {
+    let directory = Directory::new("service");
+    let address = format!("unix:{}", directory.0.join("weir.sock").display());
+    let config = directory.file("config", &format!("policy = set10\nlisten = {address}\n"));
+    let mut service = Service::start(&["--config", &config]);
+    service.line("coordinating with policy set10");
+    let client = join(&address);
+    let status = weir(&["status", &address]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("with policy set10") && text.contains("lammps"), "{text}{}", stderr(&status));
+    let status = weir(&["status", "--json", &address]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["jobs"][0]["state"], "in I/O");
+    assert_eq!(status["jobs"][0]["share"], 1.0);
+
+    directory.file("config", "police = fair\n");
+    service.signal(libc::SIGHUP);
+    assert!(service.line("not reloaded").contains("line 1: unknown key \"police\""));
+    directory.file("config", &format!("policy = fair\nlisten = {address}\n"));
+    service.signal(libc::SIGHUP);
+    service.line("reloaded, policy fair");
+    drop(client);
+    service.signal(libc::SIGTERM);
+    service.line("the coordinator stops");
+    assert!(service.child.wait().unwrap().success());
+    assert!(!Path::new(&directory.0.join("weir.sock")).exists());
+}
+
+#[test]
+fn tcp_takes_a_key() {
+    let directory = Directory::new("key");
+    let key = directory.file("key", "0123456789abcdef0123456789abcdef\n");
+    let mut service = Service::start(&["--listen", "tcp://127.0.0.1:0", "--key", &key]);
+    let address = service.line("listening on ").split(' ').next_back().unwrap().to_string();
+    service.line("coordinating");
+    assert!(weir(&["status", &address, "--key", &key]).status.success());
+    assert!(stderr(&weir(&["status", &address])).contains("it wants a key"));
+    let wrong = directory.file("wrong", "another key, as long as it must be\n");
+    assert!(stderr(&weir(&["status", &address, "--key", &wrong])).contains("wrong key"));
+}
+
+#[test]
+fn bad_input_is_named() {
+    let directory = Directory::new("bad");
+    let config = directory.file("config", "policy = weir\n\nlisten = somewhere\n");
+    let nowhere = format!("elect:{}", directory.0.display());
+    for (words, error) in [
+        (
+            &["coordinator", "--policy", "set11"][..],
+            "unknown policy \"set11\"; valid are exclusive, fair, set10",
+        ),
+        (&["coordinator", "--listen", "node7:1"], "must be unix:/path or tcp://host:port"),
+        (&["coordinator", "--listen", "tcp://127.0.0.1:0"], "TCP needs a key"),
+        (&["coordinator", "--config", &config], "line 3: listen: address \"somewhere\""),
+        (&["coordinator", "--config", "/no/such"], "/no/such: No such file"),
+        (&["coordinator", "--key", "/no/key", "--listen", "tcp://127.0.0.1:0"], "key file /no/key"),
+        (&["status", "unix:/no/such/socket"], "cannot ask the coordinator at unix:/no/such/socket"),
+        (&["status", "tcp://127.0.0.1:1"], "Connection refused"),
+        (&["status", "here"], "must be off, elect, elect:/directory, unix:/path or tcp://host:port"),
+        (&["status", &nowhere], "no coordinator in"),
+    ] {
+        let output = weir(words);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(stderr(&output).contains(error), "{words:?}: {}", stderr(&output));
+    }
+}
