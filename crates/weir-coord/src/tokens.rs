@@ -116,7 +116,7 @@ impl Tokens {
         let Some(account) = self.accounts.get_mut(&job) else { return };
         let before = std::mem::replace(&mut account.progress, progress);
         let spent_bytes = progress.spent_bytes.saturating_sub(before.spent_bytes);
-        account.wake(now_ns, self.virtual_bytes, spent_bytes > 0);
+        account.wake(now_ns, self.virtual_bytes, progress != before);
         let free_bytes = account.free_bytes.min(spent_bytes as f64);
         account.free_bytes -= free_bytes;
         self.meter.free_bytes += free_bytes;
@@ -216,8 +216,9 @@ impl Tokens {
 
 impl Account {
     /// A report came: if the job was idle, what it did not use while it was is forgotten.
-    fn wake(&mut self, now_ns: u64, virtual_bytes: f64, spent: bool) {
-        if spent || self.progress.is_busy() {
+    /// What has just completed counts as being busy, like what goes on.
+    fn wake(&mut self, now_ns: u64, virtual_bytes: f64, news: bool) {
+        if news || self.progress.is_busy() {
             self.tag_bytes = self.tag_now(virtual_bytes);
             self.busy = true;
             self.active_ns = now_ns;

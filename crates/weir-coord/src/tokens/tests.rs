@@ -178,6 +178,35 @@ fn bytes_follow_the_shares_over_any_two_seconds() {
     }
 }
 
+/// A single rank is outside between any two requests: that is no pause, however long the requests are.
+#[test]
+fn single_ranks_follow_their_shares() {
+    for (request_bytes, bandwidth) in [(64 << 10, 200e6), (1 << 20, 200e6), (4 << 20, 400e6)] {
+        let single = |share| Load { ranks: 1, ..Load::new(share, request_bytes) };
+        let loads = [single(10.0), single(1.0)];
+        let worst = worst_deviation(&loads, &run(bandwidth, &loads, 6));
+        assert!(worst < 0.05, "{request_bytes} bytes: off by {worst:.3}");
+    }
+}
+
+/// What completes after a long time inside is heard with a report that shows nothing inside.
+#[test]
+fn a_request_that_has_just_completed_is_no_pause() {
+    let mut tokens = Tokens::default();
+    let inside = |bytes| Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes };
+    for job in [JobId(0), JobId(1)] {
+        tokens.enter(0, job, 0.5, Progress::default());
+        tokens.report(0, job, inside(1 << 30));
+    }
+    let later_ns = 10 * IDLE_NS;
+    tokens.report(later_ns, JobId(0), Progress { done_bytes: 1 << 30, ..inside(1 << 30) });
+    let mut unlimited = false;
+    tokens.settle(later_ns, |_, credit_bytes| unlimited |= credit_bytes == UNLIMITED);
+    assert!(!unlimited);
+    tokens.settle(later_ns + IDLE_NS, |_, credit_bytes| unlimited |= credit_bytes == UNLIMITED);
+    assert!(unlimited);
+}
+
 #[test]
 fn a_job_alone_has_no_limit() {
     let mut tokens = Tokens::default();
