@@ -13,6 +13,15 @@ pub(crate) fn cycles() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// Where the stack is.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> usize {
+    let address: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) address, options(nomem, nostack, preserves_flags)) };
+    address
+}
+
 /// Whether the cycle counter ticks at one rate in every power state (CPUID 8000_0007h, EDX bit 8).
 pub(crate) fn cycles_are_even() -> bool {
     use std::arch::x86_64::__cpuid;

@@ -59,8 +59,10 @@ pub(crate) fn detect() {
     let file_name = library.rsplit('/').next().unwrap_or_default();
     let abi = if file_name.starts_with("libmpi_abi.") {
         standard::ABI
-    } else {
+    } else if real::is_in_object_of(init, c"ompi_mpi_comm_world") {
         openmpi::abi(|name| real::find_variable(name) as Handle).unwrap_or(mpich::ABI)
+    } else {
+        mpich::ABI
     };
     CURRENT.store(Box::into_raw(Box::new(abi)), Relaxed);
 }

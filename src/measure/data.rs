@@ -278,9 +278,8 @@ fn thin_out(collectives: &Collectives) {
         let mut kept = 0;
         for index in 0..count {
             let from = &collectives.list[index];
-            if from.sequence.load(Relaxed) % stride == 0 {
-                let to = &collectives.list[kept];
-                to.cells().zip(from.cells()).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+            if from.sequence.load(Relaxed) & (stride - 1) == 0 {
+                collectives.list[kept].copy(from);
                 kept += 1;
             }
         }

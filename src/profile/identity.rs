@@ -183,17 +183,30 @@ fn process_group() -> Option<String> {
     launcher_option("--pgid")
 }
 
+/// An option of the launcher's proxy, the parent of this process or, when it was started through a shell
+/// or another wrapper, one of its ancestors.
 fn launcher_option(option: &str) -> Option<String> {
-    let line = std::fs::read(format!("/proc/{}/cmdline", parent())).ok()?;
-    let mut words = line.split(|b| *b == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-    words.find(|word| word == option)?;
-    words.next()
+    let mut process = parent();
+    for _ in 0..8 {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        let mut words = line.split(|b| *b == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        if words.any(|word| word == option) {
+            return words.next();
+        }
+        process = stat_field(process, 1)?;
+    }
+    None
 }
 
 /// When a process started, in the kernel's ticks since boot: with its number, a name nobody else has.
 fn start_ticks_of(process: u32) -> Option<u64> {
+    stat_field(process, 19)
+}
+
+/// A field of `/proc/<process>/stat`, counted from the state (0) on: 1 is the parent, 19 the start time.
+fn stat_field<T: std::str::FromStr>(process: u32, index: usize) -> Option<T> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?.1.split_whitespace().nth(index)?.parse().ok()
 }
 
 fn file_name_safe(text: &str) -> String {

@@ -24,6 +24,8 @@ pub(crate) struct Thread {
     /// Time and bytes of the POSIX calls beneath the MPI call that is under way.
     pub(crate) file_ticks: Cell<u64>,
     pub(crate) file_bytes: Cell<u64>,
+    /// The stack at the program's entry into MPI.
+    entry: Cell<usize>,
 }
 
 const _: () = assert!(std::mem::size_of::<Thread>() <= 64);
@@ -64,9 +66,19 @@ impl Thread {
     /// The program calls MPI.
     #[inline(always)]
     pub(crate) fn enter_mpi(&self) {
+        self.entry.set(arch::stack_pointer());
         self.caller.set(Caller::Mpi);
         self.file_ticks.set(0);
         self.file_bytes.set(0);
+    }
+
+    /// Whether the program is calling. An error handler that left MPI by `longjmp` or an exception took
+    /// the frame of the call with it, so what looks like a call of the MPI library's is the program's.
+    pub(crate) fn app_calls(&self) -> bool {
+        if self.caller.get() == Caller::Mpi && arch::stack_pointer() > self.entry.get() {
+            self.caller.set(Caller::App);
+        }
+        self.caller.get() == Caller::App
     }
 
     pub(crate) fn owns_lane(&self) -> bool {

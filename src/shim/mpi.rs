@@ -79,7 +79,7 @@ macro_rules! data_call {
         /// Any thread and any caller.
         #[inline(never)]
         unsafe extern "C" fn looked_at($($arg: $type),*) -> c_int {
-            if Thread::current().caller.get() != Caller::App {
+            if !Thread::current().app_calls() {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }
@@ -200,7 +200,7 @@ macro_rules! file_call {
 
         #[unsafe(export_name = concat!($p, stringify!($name)))]
         pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
-            if !armed() || Thread::current().caller.get() != Caller::App {
+            if !armed() || !Thread::current().app_calls() {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }

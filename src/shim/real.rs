@@ -87,6 +87,20 @@ fn find_in_loaded_objects(name: &CStr) -> *mut c_void {
     std::ptr::null_mut()
 }
 
+/// Whether the object that contains an address, or one it needs, defines a symbol.
+pub(crate) fn is_in_object_of(address: *const c_void, name: &CStr) -> bool {
+    let Some(path) = object_of(address) else { return false };
+    // SAFETY: RTLD_NOLOAD only finds what is loaded already; the reference is given back.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+        let found = !handle.is_null() && !super::dlsym::real_dlsym(handle, name.as_ptr()).is_null();
+        if !handle.is_null() {
+            libc::dlclose(handle);
+        }
+        found
+    }
+}
+
 /// Keeps the object that contains an address loaded, whoever closes it: slots point into it.
 pub(crate) fn pin(address: *const c_void) {
     if let Some(path) = object_of(address) {

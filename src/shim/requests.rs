@@ -61,16 +61,16 @@ macro_rules! request_call {
         #[cold]
         unsafe fn observed($($arg: $type),*) -> c_int {
             let thread = Thread::current();
-            if thread.caller.get() != Caller::App {
+            if !thread.app_calls() {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }
             let ours = look($requests, $count);
-            let caller = thread.caller.replace(Caller::Mpi);
+            thread.enter_mpi();
             let start = ticks();
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
-            thread.caller.set(caller);
+            thread.caller.set(Caller::App);
             if answer == 0 && !ours.is_empty() {
                 // SAFETY: after a call that succeeded its out-parameters are set.
                 settle(&ours, start, |$i| unsafe { $done });

@@ -61,14 +61,15 @@ special! {
 /// Runs the real call as the MPI library.
 fn as_mpi(real: impl FnOnce() -> c_int) -> c_int {
     let thread = Thread::current();
-    let caller = thread.caller.replace(Caller::Mpi);
+    let caller = thread.caller.get();
+    thread.enter_mpi();
     let answer = real();
     thread.caller.set(caller);
     answer
 }
 
 fn from_app() -> bool {
-    Thread::current().caller.get() == Caller::App
+    Thread::current().app_calls()
 }
 
 fn initialise(model: Model, real: impl FnOnce() -> c_int) -> c_int {
@@ -143,7 +144,7 @@ fn open(
     real: impl FnOnce() -> c_int,
 ) -> c_int {
     let thread = Thread::current();
-    if thread.caller.get() != Caller::App {
+    if !thread.app_calls() {
         return real();
     }
     // Registered first, so that the POSIX calls beneath are known to be about this file.
@@ -202,7 +203,7 @@ fn mpi_block(name: *const c_char) -> Option<&'static Block> {
 
 fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     let thread = Thread::current();
-    if !armed() || thread.caller.get() != Caller::App || fh.is_null() {
+    if !armed() || !thread.app_calls() || fh.is_null() {
         return real();
     }
     // SAFETY: not null, and MPI takes the address of a handle.
@@ -229,7 +230,7 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
 
 fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int {
     let thread = Thread::current();
-    if !armed() || thread.caller.get() != Caller::App {
+    if !armed() || !thread.app_calls() {
         return real();
     }
     let start = enter();

@@ -187,8 +187,8 @@ static void by_test(MPI_Request *requests)
 static void by_testall(MPI_Request *requests)
 {
     int flag = 0;
-#if MPI_VERSION >= 5
-    /* MPICH 5.0.2 fails MPI_Testall on pending I/O requests, by itself: complete those first. */
+#ifndef OPEN_MPI
+    /* MPICH (seen with 4.0.2 and 5.0.2) may fail MPI_Testall on pending I/O requests, by itself. */
     REQUIRE(MPI_Wait(&requests[0], MPI_STATUS_IGNORE) == 0);
     REQUIRE(MPI_Wait(&requests[2], MPI_STATUS_IGNORE) == 0);
 #endif

@@ -29,6 +29,7 @@ pub(super) fn list() -> Vec<Scenario> {
     let rest = [
         scenario("input_unwritable_folder", unwritable),
         scenario("input_full_file_system", full),
+        scenario("input_file_size_limit", small_files_only),
         scenario("input_damaged_records", damaged),
         scenario("input_newer_schema", newer_schema),
         scenario("input_not_a_profile", not_a_profile),
@@ -82,6 +83,12 @@ impl Drop for Tiny {
 fn full(place: &Place) -> Verdict {
     let tiny = Tiny::mount(place)?;
     one_remark(&everything(place)?.variable("WEIR_DIR", &tiny.0), "WEIR_DIR").map(|_| ())
+}
+
+/// Where no file may be large the record would end the program with SIGXFSZ.
+fn small_files_only(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("limit", "tests/programs/limit.c", &[]))?;
+    one_remark(&Job::mpi(&place.name, &place.mpi, 2, [executable]), "WEIR_DIR").map(|_| ())
 }
 
 /// The records of three ranks that were killed.

@@ -26,6 +26,7 @@ const BUILT: &[(Program, usize)] = &[
     (c("stdio_fortified", "tests/programs/stdio.c", &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]), 2),
     (c("threads", "tests/programs/threads.c", &[]), 2),
     (c("process", "tests/programs/process.c", &[]), 2),
+    (c("rough", "tests/programs/rough.c", &["-pthread"]), 2),
     (c("lookup", "tests/programs/lookup.c", &[]), 2),
     (c("sessions", "tests/programs/sessions.c", &[]), 2),
     (Program { name: "cxx", source: "tests/programs/cxx.cpp", language: Language::Cxx, flags: &[] }, 3),

@@ -39,6 +39,10 @@ pub(super) fn list() -> Vec<Scenario> {
                 "import subprocess, os; open('f', 'w').write('x'); print(subprocess.check_output(['ls']), os.fork() and os.wait()[1])",
             ],
         ),
+        shell(
+            "python3_looking_for_mpi",
+            &["/usr/bin/python3", "-c", "import ctypes; print(hasattr(ctypes.CDLL(None), 'MPI_Init'))"],
+        ),
         shell("mpirun_version", &["mpirun", "--version"]),
     ]
 }
