@@ -159,7 +159,8 @@ impl Tokens {
             self.give(free_bytes);
         }
         let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
-        for (&job, account) in &mut self.accounts {
+        // Who is idle hears when it is busy again: a report is enough, and nothing is lost meanwhile.
+        for (&job, account) in self.accounts.iter_mut().filter(|(_, account)| account.busy) {
             let share = self.common_share.unwrap_or(account.share);
             let tag_bytes = account.tag_now(self.virtual_bytes);
             let paid_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * share).max(0.0);
