@@ -146,7 +146,10 @@ mod tests {
     fn a_bad_value_is_named_and_its_default_used() {
         let (config, complaints) = parse_one("WEIR_PHASE_GAP", "soon");
         assert_eq!(config, DEFAULT);
-        assert_eq!(complaints, ["WEIR_PHASE_GAP=soon is not a time such as 0.5, 500ms or 2s; using a learnt gap"]);
+        assert_eq!(
+            complaints,
+            ["WEIR_PHASE_GAP=soon is not a time such as 0.5, 500ms or 2s; using a learnt gap"]
+        );
         for (name, value) in [
             ("WEIR_PHASE_GAP", "-1"),
             ("WEIR_PHASE_GAP", "NaN"),

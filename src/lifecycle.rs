@@ -73,7 +73,7 @@ fn ensure_armed(model: Model) {
     abi::detect();
     config::read();
     profile::identify(model);
-    measure::reset();
+    measure::forget();
     static HANDLERS: std::sync::Once = std::sync::Once::new();
     // SAFETY: both functions stay loaded as long as the process lives (the library is linked with
     // `-z nodelete`), and do little more than store to statics.

@@ -28,10 +28,14 @@ fn fallback_and_fortran_know_every_function() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
     let (header, fortran) = (read("include/weir.h"), read("include/weir.f90"));
-    let (declared, fallback) = header.split_once("#else /* WEIR_INLINE */").expect("the header has two parts");
+    let (declared, fallback) =
+        header.split_once("#else /* WEIR_INLINE */").expect("the header has two parts");
     let functions: Vec<&str> = declared
         .lines()
-        .filter(|line| line.ends_with(");") && line.contains(" *weir_") || line.contains(" weir_") && line.ends_with(");"))
+        .filter(|line| {
+            line.ends_with(");") && line.contains(" *weir_")
+                || line.contains(" weir_") && line.ends_with(");")
+        })
         .filter_map(|line| line.split('(').next()?.split([' ', '*']).next_back())
         .collect();
     assert!(functions.len() >= 8, "{functions:?}");

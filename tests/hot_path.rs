@@ -26,7 +26,8 @@ fn measured_calls_cannot_panic() {
             inside = if line.contains("::measured>:") { line } else { "" };
             functions += usize::from(!inside.is_empty());
         }
-        let reaches = line.contains("panic") || line.contains("unwrap_failed") || line.contains("expect_failed");
+        let reaches =
+            line.contains("panic") || line.contains("unwrap_failed") || line.contains("expect_failed");
         assert!(inside.is_empty() || !reaches, "{inside} can panic: {line}");
     }
     // Blocking data calls of MPI in four forms each, POSIX and stdio data calls.

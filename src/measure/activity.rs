@@ -36,7 +36,8 @@ impl<'a> Activity<'a> {
     /// `None` when the burst or the bin changes with the call.
     #[inline(always)]
     pub(super) fn continues(lane: &'a Lane, start: u64, end: u64) -> Option<Activity<'a>> {
-        let within = start <= lane.bursts.deadline_ticks.load(Relaxed) && end < Own::state().bin_end.load(Relaxed);
+        let within =
+            start <= lane.bursts.deadline_ticks.load(Relaxed) && end < Own::state().bin_end.load(Relaxed);
         within.then_some(Activity(lane))
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Nothing here allocates, fails or panics; locks are taken on the cold paths only.
 
-use super::lane::{self, Access, Name, Own, Shared};
 use super::files;
+use super::lane::{self, Access, Name, Own, Shared};
 use crate::shim::caller::{self, Caller, Thread};
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::bins::bin;
@@ -141,7 +141,12 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
             let kind = tally::POSIX_BY_APP + usize::from(write);
             A::count(kind, block, call.bytes, call.start_ticks);
             A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
-            note_duration::<A>(kind, block, call, pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION));
+            note_duration::<A>(
+                kind,
+                block,
+                call,
+                pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION),
+            );
         }
         Caller::Mpi => {
             let kind = tally::POSIX_BY_MPI + usize::from(write);
@@ -188,7 +193,6 @@ pub(super) fn note_offset<A: Access>(block: &'static Block, write: bool, offset:
     }
     A::put(last_end, end);
 }
-
 
 /// A data call on a stream.
 pub(crate) fn stdio(thread: &Thread, block: &'static Block, call: &Call) {
@@ -292,12 +296,26 @@ fn thin_out(collectives: &Collectives) {
 /// A call that opens, closes, syncs, seeks or resizes.
 #[derive(Clone, Copy)]
 pub(crate) struct Meta {
-    /// The counter it belongs to, `usize::MAX` for none.
+    /// The counter it belongs to.
     pub(crate) counter: usize,
     pub(crate) time: usize,
-    /// First and last timestamps it moves, `usize::MAX` for none.
+    /// First and last timestamps it moves.
     pub(crate) first: usize,
     pub(crate) last: usize,
+}
+
+const NONE: usize = usize::MAX;
+
+impl Meta {
+    /// One that only counts and takes time.
+    pub(crate) const fn counted(counter: usize, time: usize) -> Meta {
+        Meta { counter, time, first: NONE, last: NONE }
+    }
+
+    /// One that only takes time.
+    pub(crate) const fn timed(time: usize) -> Meta {
+        Meta::counted(NONE, time)
+    }
 }
 
 /// Counts a metadata call; out of line, for these calls are slow by themselves.
@@ -329,8 +347,7 @@ fn meta_in<A: Access>(block: &'static Block, meta: Meta, start_ticks: u64, end_t
 #[cold]
 #[inline(never)]
 pub(crate) fn count(thread: &Thread, block: &'static Block, index: usize) {
-    let none = usize::MAX;
-    meta(thread, block, Meta { counter: index, time: none, first: none, last: none }, 0, 0);
+    meta(thread, block, Meta::counted(index, NONE), 0, 0);
 }
 
 /// A sync is part of an I/O phase although it moves no bytes of its own.

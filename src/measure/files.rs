@@ -5,8 +5,8 @@ use crate::config;
 use crate::shim::shield::shield;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::Module;
 use weir_profile::layout::*;
 
@@ -248,7 +248,8 @@ pub(crate) fn wanted(path: &str, by_mpi_io: bool) -> bool {
 }
 
 fn is_under(directory: &str, path: &str) -> bool {
-    path.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(directory.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A directory matches what is in it; with a `*`, the whole path must match.

@@ -158,7 +158,14 @@ fn note_start(kind: usize, block: &Block, start_ticks: u64) {
 /// has an `op`, one of the ten slowest of the process.
 #[cold]
 #[inline(never)]
-pub(crate) fn attend<A: Access>(kind: usize, block: &Block, op: Option<&Name>, start: u64, duration: u64, bytes: u64) {
+pub(crate) fn attend<A: Access>(
+    kind: usize,
+    block: &Block,
+    op: Option<&Name>,
+    start: u64,
+    duration: u64,
+    bytes: u64,
+) {
     let lane = words::<A>();
     let longest = &block.words[KINDS[kind].longest];
     longest.fetch_max(duration, Relaxed);
@@ -176,8 +183,7 @@ fn keep_slow<A: Access>(lane: &Lane, op: &Name, file: u64, start: u64, duration:
     if duration <= lane.slowest_threshold_ticks.load(Relaxed) {
         return;
     }
-    let fastest =
-        || (0..SLOWEST).min_by_key(|i| lane.slowest[*i].duration_ticks.load(Relaxed)).unwrap_or(0);
+    let fastest = || (0..SLOWEST).min_by_key(|i| lane.slowest[*i].duration_ticks.load(Relaxed)).unwrap_or(0);
     let slot = &lane.slowest[fastest()];
     slot.start_ticks.store(start, Relaxed);
     slot.bytes.store(bytes, Relaxed);

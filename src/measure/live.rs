@@ -1,9 +1,9 @@
 //! What this process can say of its own phases while it runs.
 
 use super::record;
-use crate::shim::caller::Thread;
 use crate::clock::Moment;
 use crate::config;
+use crate::shim::caller::Thread;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::layout::{Burst, LANES};
 use weir_profile::phases::{self, Span};
@@ -33,9 +33,7 @@ fn view() -> Option<View> {
         let count = (list.count.load(Relaxed) as usize).min(list.list.len());
         let spans: Vec<Span> = list.list[..count].iter().map(|burst| span(burst, ns)).collect();
         bursts = phases::unite(&bursts, &spans);
-        marked.extend(
-            list.list[..count].iter().filter(|b| b.marked.load(Relaxed) != 0).map(|b| span(b, ns)),
-        );
+        marked.extend(list.list[..count].iter().filter(|b| b.marked.load(Relaxed) != 0).map(|b| span(b, ns)));
         floor_ns = floor_ns.max((list.gap_ticks.load(Relaxed) as f64 * per_tick) as u64);
     }
     let run_ns = now.monotonic_ns.saturating_sub(header.clock_first.monotonic_ns.load(Relaxed));

@@ -12,11 +12,6 @@ pub(crate) mod steady;
 
 pub(crate) use record::{ensure, header, save, with_header};
 
-/// Ready for a new generation.
-pub(crate) fn reset() {
-    forget();
-}
-
 /// Lets go of the record: it belongs to a parent process, or is finished.
 pub(crate) fn forget() {
     record::forget();

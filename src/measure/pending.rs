@@ -4,8 +4,9 @@
 use super::data::{self, Call, Class, Op};
 use super::record;
 use crate::shim::caller::Thread;
-use std::sync::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
 use weir_profile::layout::Block;
 
 /// How many there are: what `MPI_Wait` and its kin look at first.
@@ -15,7 +16,6 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 const MOST: usize = 4096;
 
 pub(crate) struct Pending {
-    request: usize,
     pub(crate) block: &'static Block,
     pub(crate) op: &'static Op,
     pub(crate) bytes: u64,
@@ -24,7 +24,12 @@ pub(crate) struct Pending {
     pub(crate) issue_ticks: u64,
 }
 
-static LIST: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+/// By request. Open MPI may hand out the same handle for several requests that completed at once.
+static PENDING: Mutex<BTreeMap<usize, Vec<Pending>>> = Mutex::new(BTreeMap::new());
+
+fn lock() -> MutexGuard<'static, BTreeMap<usize, Vec<Pending>>> {
+    PENDING.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 #[inline(always)]
 pub(crate) fn none() -> bool {
@@ -33,13 +38,13 @@ pub(crate) fn none() -> bool {
 
 /// An operation was issued; returns it when there is no room to follow it.
 pub(crate) fn issue(request: usize, pending: Pending) -> Option<Pending> {
-    let mut list = LIST.lock().unwrap_or_else(|e| e.into_inner());
-    if list.len() >= MOST {
+    let mut all = lock();
+    if COUNT.load(Relaxed) >= MOST {
         record::with_header(|h| _ = h.dropped.requests.fetch_add(1, Relaxed));
         return Some(pending);
     }
-    list.push(Pending { request, ..pending });
-    COUNT.store(list.len(), Release);
+    all.entry(request).or_default().push(pending);
+    COUNT.fetch_add(1, Release);
     None
 }
 
@@ -51,7 +56,7 @@ impl Pending {
         start_ticks: u64,
         issue_ticks: u64,
     ) -> Pending {
-        Pending { request: 0, block, op, bytes, start_ticks, issue_ticks }
+        Pending { block, op, bytes, start_ticks, issue_ticks }
     }
 
     /// Counts it: it ended now, and the program spent `wait_ticks` waiting for it.
@@ -63,28 +68,30 @@ impl Pending {
 
 /// Whether a request is one of ours.
 pub(crate) fn contains(request: usize) -> bool {
-    LIST.lock().unwrap_or_else(|e| e.into_inner()).iter().any(|p| p.request == request)
+    lock().contains_key(&request)
 }
 
-/// Takes a request that completed out of the list.
+/// Takes a request that completed out of the table.
 pub(crate) fn take(request: usize) -> Option<Pending> {
-    let mut list = LIST.lock().unwrap_or_else(|e| e.into_inner());
-    let index = list.iter().position(|p| p.request == request)?;
-    let pending = list.swap_remove(index);
-    COUNT.store(list.len(), Release);
-    Some(pending)
+    let mut all = lock();
+    let alike = all.get_mut(&request)?;
+    let pending = alike.pop();
+    if alike.is_empty() {
+        all.remove(&request);
+    }
+    COUNT.fetch_sub(usize::from(pending.is_some()), Release);
+    pending
 }
 
 /// Everything that was never waited for, at the end.
 pub(crate) fn take_all() -> Vec<Pending> {
-    let mut list = LIST.lock().unwrap_or_else(|e| e.into_inner());
     COUNT.store(0, Release);
-    std::mem::take(&mut list)
+    std::mem::take(&mut *lock()).into_values().flatten().collect()
 }
 
 pub(super) fn forget() {
     COUNT.store(0, Relaxed);
-    if let Ok(mut list) = LIST.try_lock() {
-        list.clear();
+    if let Ok(mut all) = PENDING.try_lock() {
+        all.clear();
     }
 }

@@ -100,9 +100,8 @@ pub(crate) fn ensure() -> bool {
         return false;
     }
     let path = profile::record_path();
-    let file = RecordFile::create(&path, first_bytes)
-        .inspect_err(|error| profile::no_record(&path, error))
-        .ok();
+    let file =
+        RecordFile::create(&path, first_bytes).inspect_err(|error| profile::no_record(&path, error)).ok();
     let mut mapping = Mapping { shared: file.is_some(), file, reserved_bytes, mapped_bytes: 0 };
     if !mapping.extend(base.cast(), first_bytes) {
         mapping.shared = false;
@@ -229,7 +228,8 @@ impl Mapping {
 pub(crate) fn save() {
     // Without waiting: a signal handler may have interrupted whoever holds the lock.
     let Ok(slot) = MAPPING.try_lock() else { return };
-    let (Some(Mapping { file: Some(file), shared, mapped_bytes, .. }), base) = (slot.as_ref(), BASE.load(Acquire))
+    let (Some(Mapping { file: Some(file), shared, mapped_bytes, .. }), base) =
+        (slot.as_ref(), BASE.load(Acquire))
     else {
         return;
     };

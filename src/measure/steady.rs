@@ -28,7 +28,9 @@ fn run_of<'a>(lane: &'a Lane, kind: usize, block: &Block, bytes: u64) -> Option<
 pub(crate) fn posix_by_app(block: &'static Block, call: &Call, offset: Option<u64>) -> bool {
     let lane = words::<Own>();
     let write = call.write();
-    let Some(run) = run_of(lane, tally::POSIX_BY_APP + usize::from(write), block, call.bytes) else { return false };
+    let Some(run) = run_of(lane, tally::POSIX_BY_APP + usize::from(write), block, call.bytes) else {
+        return false;
+    };
     let Some(activity) = Activity::continues(lane, call.start_ticks, call.end_ticks) else { return false };
     let attention = pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION);
     if call.duration() > attention.load(Relaxed) {
@@ -45,7 +47,9 @@ pub(crate) fn posix_by_app(block: &'static Block, call: &Call, offset: Option<u6
 pub(crate) fn posix_by_mpi(thread: &Thread, block: &'static Block, call: &Call, offset: Option<u64>) -> bool {
     let lane = words::<Own>();
     let write = call.write();
-    let Some(run) = run_of(lane, tally::POSIX_BY_MPI + usize::from(write), block, call.bytes) else { return false };
+    let Some(run) = run_of(lane, tally::POSIX_BY_MPI + usize::from(write), block, call.bytes) else {
+        return false;
+    };
     let longest = pick(block, write, POSIX_F_MAX_READ_TIME, POSIX_F_MAX_WRITE_TIME);
     if call.duration() > longest.load(Relaxed) {
         return false;

@@ -73,7 +73,14 @@ fn first_number(names: &[&str]) -> Option<u64> {
 
 /// What the launcher says; also known before MPI is up.
 pub(crate) fn rank_from_environment() -> Option<u64> {
-    first_number(&["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK"])
+    first_number(&[
+        "OMPI_COMM_WORLD_RANK",
+        "PMI_RANK",
+        "PMIX_RANK",
+        "SLURM_PROCID",
+        "PALS_RANKID",
+        "FLUX_TASK_RANK",
+    ])
 }
 
 fn size_from_environment() -> Option<u64> {
@@ -133,11 +140,8 @@ fn job(nprocs: u64, rank: u64, spawned: bool) -> String {
 fn name_from_rank_0(rank: u64) -> String {
     let abi = abi::current();
     let process = std::process::id();
-    let mut name = if rank == 0 {
-        [u64::from(process), start_ticks_of(process).unwrap_or_default()]
-    } else {
-        [0, 0]
-    };
+    let mut name =
+        if rank == 0 { [u64::from(process), start_ticks_of(process).unwrap_or_default()] } else { [0, 0] };
     // SAFETY: a buffer of that many bytes, in a world whose processes all make this call.
     unsafe { abi::bcast(name.as_mut_ptr().cast(), size_of_val(&name) as c_int, abi.byte, 0, abi.comm_world) };
     format!("spawned-{}-{}", name[0], name[1])

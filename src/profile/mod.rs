@@ -112,7 +112,9 @@ pub(crate) fn write() {
     }
     if file_size_limit() < LARGEST_PROFILE_BYTES {
         if HAS_FILE.load(Relaxed) {
-            config::say("no profile written: the limit on file sizes (ulimit -f) is too low; see `weir report`");
+            config::say(
+                "no profile written: the limit on file sizes (ulimit -f) is too low; see `weir report`",
+            );
         }
         return;
     }

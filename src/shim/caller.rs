@@ -1,6 +1,7 @@
 //! Who is calling: the program, the MPI library beneath it, or Weir itself.
 
 use crate::arch;
+use crate::lifecycle::armed;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -84,6 +85,12 @@ impl Thread {
     pub(crate) fn owns_lane(&self) -> bool {
         u64::from(self.own_generation.get()) << 32 == OWNER.load(Relaxed)
     }
+}
+
+/// Whether calls are to be looked at: Weir is armed, and it is not Weir that calls.
+#[inline(always)]
+pub(crate) fn observing() -> bool {
+    armed() && Thread::current().caller.get() != Caller::Weir
 }
 
 /// Restores who was calling when it goes out of scope.

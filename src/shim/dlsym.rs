@@ -115,7 +115,7 @@ fn answer_row(row: &Row, handle: *mut c_void, name: &CStr) -> *const () {
 
 /// The wrapper of that name.
 pub(crate) fn row(name: &CStr) -> Option<&'static Row> {
-    [super::mpi::ROWS, super::requests::ROWS, super::special::ROWS]
+    [super::mpi::DATA_ROWS, super::mpi::FILE_ROWS, super::requests::ROWS, super::special::ROWS]
         .into_iter()
         .flat_map(|rows| rows.iter())
         .find(|row| row.name == name)

@@ -8,13 +8,13 @@ use super::wrap::{c_name, real_function};
 use crate::abi::{self, Handle};
 use crate::arch;
 use crate::clock::ticks;
+use crate::config;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Class, Direction, Meta, Op};
+use crate::measure::files;
 use crate::measure::handles::{self, Open};
 use crate::measure::pending::{self, Pending};
-use crate::measure::files;
 use crate::measure::steady::{self, Same};
-use crate::config;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::counters::{Module, mpiio::*};
@@ -62,7 +62,7 @@ macro_rules! data_call {
             match i32::try_from($n) {
                 // SAFETY: the small form of the function, which takes the same arguments in the same
                 // registers and reads the lower half of the count.
-                Ok(_) if IS_LARGE => unsafe { std::mem::transmute::<_, Function>(SMALL.get())($($arg),*) },
+                Ok(_) if IS_LARGE => unsafe { std::mem::transmute::<*mut c_void, Function>(SMALL.get())($($arg),*) },
                 _ => missing(NAME),
             }
         });
@@ -157,7 +157,7 @@ macro_rules! data_calls {
                 data_call! { $shape "PMPI_File_" $name "_c" i64, $finish $direction $class }
             }
         })+
-        const DATA_ROWS: &[Row] = &[$($name::mpi::ROW, $name::pmpi::ROW, $name::mpi_c::ROW, $name::pmpi_c::ROW),+];
+        pub(super) static DATA_ROWS: &[Row] = &[$($name::mpi::ROW, $name::pmpi::ROW, $name::mpi_c::ROW, $name::pmpi_c::ROW),+];
     };
 }
 
@@ -227,7 +227,7 @@ macro_rules! file_calls {
                 file_call! { "PMPI_File_" $name, $roles $args, $finish }
             }
         })+
-        const FILE_ROWS: &[Row] = &[$($name::mpi::ROW, $name::pmpi::ROW),+];
+        pub(super) static FILE_ROWS: &[Row] = &[$($name::mpi::ROW, $name::pmpi::ROW),+];
     };
 }
 
@@ -268,22 +268,6 @@ file_calls! {
     get_position_shared: (fh: File, offset: Place), [fh 0] passed;
     get_size: (fh: File, size: Place), [fh 0] passed;
     set_atomicity: (fh: File, flag: c_int), [fh 0] passed;
-}
-
-/// What `dlsym` may be asked for.
-pub(super) static ROWS: &[Row] = &{
-    let mut rows = [const { NO_ROW }; DATA_ROWS.len() + FILE_ROWS.len()];
-    let mut i = 0;
-    while i < rows.len() {
-        rows[i] = if i < DATA_ROWS.len() { copy(&DATA_ROWS[i]) } else { copy(&FILE_ROWS[i - DATA_ROWS.len()]) };
-        i += 1;
-    }
-    rows
-};
-static NO_SLOT: Slot = Slot::new(std::ptr::null());
-const NO_ROW: Row = Row { name: c"", wrapper: std::ptr::null(), slot: &NO_SLOT, stub: std::ptr::null() };
-const fn copy(row: &Row) -> Row {
-    Row { name: row.name, wrapper: row.wrapper, slot: row.slot, stub: row.stub }
 }
 
 /// The program is about to enter MPI.
@@ -345,7 +329,11 @@ fn blocking<const CLASS: usize>(
     _status: usize,
 ) -> c_int {
     let end_ticks = leave(Thread::current());
-    if answer != 0 { failed(fh, answer) } else { done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype) }
+    if answer != 0 {
+        failed(fh, answer)
+    } else {
+        done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype)
+    }
 }
 
 /// The general way; answers that the call succeeded. Its arguments fit into registers, so that the hot
@@ -457,42 +445,46 @@ fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, fh: File, op: &'
     data::mpiio(thread, open.block(), Class::Split, &call, inside);
 }
 
-const NO: usize = usize::MAX;
+const TIMED: Meta = Meta::timed(MPIIO_F_META_TIME);
+
+const fn counted(counter: usize) -> Meta {
+    Meta::counted(counter, MPIIO_F_META_TIME)
+}
 
 /// Counts a call that is not about data.
-fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, counter: usize) -> Option<u64> {
+fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, meta: Meta) -> Option<u64> {
     let end = leave(thread);
     if answer != 0 {
         failed(fh, answer);
         return None;
     }
     let block = block_of(fh)?;
-    data::meta(thread, block, Meta { counter, time: MPIIO_F_META_TIME, first: NO, last: NO }, start, end);
+    data::meta(thread, block, meta, start, end);
     Some(end)
 }
 
 fn synced(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
-    if let Some(end) = noted(thread, start, answer, fh, MPIIO_SYNCS) {
+    if let Some(end) = noted(thread, start, answer, fh, counted(MPIIO_SYNCS)) {
         data::activity(thread, start, end);
     }
 }
 
 fn resized(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
-    noted(thread, start, answer, fh, MPIIO_RESIZES);
+    noted(thread, start, answer, fh, counted(MPIIO_RESIZES));
 }
 
 fn passed(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
-    noted(thread, start, answer, fh, NO);
+    noted(thread, start, answer, fh, TIMED);
 }
 
 fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {
-    if noted(thread, start, answer, fh, MPIIO_VIEWS).is_some() {
+    if noted(thread, start, answer, fh, counted(MPIIO_VIEWS)).is_some() {
         note_hints(thread, fh, info);
     }
 }
 
 fn info_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {
-    if noted(thread, start, answer, fh, NO).is_some() {
+    if noted(thread, start, answer, fh, TIMED).is_some() {
         note_hints(thread, fh, info);
     }
 }

@@ -1,11 +1,10 @@
 //! POSIX calls that open, close, duplicate, seek, sync, resize or map.
 
-use super::caller::{Caller, Thread};
+use super::caller::{Caller, Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::clock::ticks;
-use crate::lifecycle::armed;
 use crate::measure::data::{self, Meta};
 use crate::measure::files;
 use crate::profile;
@@ -13,7 +12,6 @@ use libc::{c_char, c_int, c_uint, c_void, mode_t, off_t, off64_t, size_t};
 use weir_profile::counters::{Module, posix::*};
 use weir_profile::layout::Block;
 
-const NO: usize = usize::MAX;
 const OPEN: Meta = Meta {
     counter: POSIX_OPENS,
     time: POSIX_F_META_TIME,
@@ -21,19 +19,13 @@ const OPEN: Meta = Meta {
     last: POSIX_F_OPEN_END_TIMESTAMP,
 };
 const CLOSE: Meta = Meta {
-    counter: NO,
-    time: POSIX_F_META_TIME,
     first: POSIX_F_CLOSE_START_TIMESTAMP,
     last: POSIX_F_CLOSE_END_TIMESTAMP,
+    ..Meta::timed(POSIX_F_META_TIME)
 };
 
 const fn counted(counter: usize) -> Meta {
-    Meta { counter, time: POSIX_F_META_TIME, first: NO, last: NO }
-}
-
-#[inline(always)]
-fn observing() -> bool {
-    armed() && Thread::current().caller.get() != Caller::Weir
+    Meta::counted(counter, POSIX_F_META_TIME)
 }
 
 /// For what changes the table of descriptors: a child of `vfork` shares our memory, not our descriptors.

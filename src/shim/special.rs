@@ -184,7 +184,8 @@ fn open(
 
 /// Prefixes by which ROMIO's drivers are asked for.
 const DRIVERS: &[&str] = &[
-    "ufs", "nfs", "xfs", "pfs", "panfs", "pvfs2", "lustre", "gpfs", "testfs", "daos", "ime", "quobyte", "unifyfs",
+    "ufs", "nfs", "xfs", "pfs", "panfs", "pvfs2", "lustre", "gpfs", "testfs", "daos", "ime", "quobyte",
+    "unifyfs",
 ];
 
 /// Counters of a file that MPI opens; a prefix such as `ufs:` names the driver, not the file.
@@ -218,10 +219,9 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     thread.caller.set(Caller::App);
     if let Some(block) = block {
         let meta = Meta {
-            counter: usize::MAX,
-            time: MPIIO_F_META_TIME,
             first: MPIIO_F_CLOSE_START_TIMESTAMP,
             last: MPIIO_F_CLOSE_END_TIMESTAMP,
+            ..Meta::timed(MPIIO_F_META_TIME)
         };
         data::meta(thread, block, meta, start, end);
     }
@@ -240,8 +240,7 @@ fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int
     if answer == 0
         && let Some(block) = shield(None, || mpi_block(name))
     {
-        let none = usize::MAX;
-        let meta = Meta { counter: MPIIO_DELETES, time: MPIIO_F_META_TIME, first: none, last: none };
+        let meta = Meta::counted(MPIIO_DELETES, MPIIO_F_META_TIME);
         data::meta(thread, block, meta, start, end);
     }
     answer

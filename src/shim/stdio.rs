@@ -1,6 +1,6 @@
 //! Calls on `FILE *` streams.
 
-use super::caller::{Caller, Thread};
+use super::caller::{Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
@@ -12,8 +12,6 @@ use libc::{FILE, c_char, c_int, c_long, c_void, off_t, off64_t, size_t, ssize_t}
 use weir_profile::counters::{Module, stdio::*};
 use weir_profile::layout::Block;
 
-const NO: usize = usize::MAX;
-
 const fn opening(counter: usize) -> Meta {
     Meta {
         counter,
@@ -23,19 +21,13 @@ const fn opening(counter: usize) -> Meta {
     }
 }
 const CLOSE: Meta = Meta {
-    counter: NO,
-    time: STDIO_F_META_TIME,
     first: STDIO_F_CLOSE_START_TIMESTAMP,
     last: STDIO_F_CLOSE_END_TIMESTAMP,
+    ..Meta::timed(STDIO_F_META_TIME)
 };
 
 const fn counted(counter: usize) -> Meta {
-    Meta { counter, time: STDIO_F_META_TIME, first: NO, last: NO }
-}
-
-#[inline(always)]
-pub(super) fn observing() -> bool {
-    armed() && Thread::current().caller.get() != Caller::Weir
+    Meta::counted(counter, STDIO_F_META_TIME)
 }
 
 /// Counters of the file behind a stream.

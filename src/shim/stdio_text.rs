@@ -1,8 +1,9 @@
 //! Formatted text on streams: variadic functions, which come in through a trampoline as a `va_list`.
 
+use super::caller::observing;
 use super::real::{self, Slot};
 use super::shield::shield;
-use super::stdio::{done, observing, of_stream};
+use super::stdio::{done, of_stream};
 use super::wrap::{c_name, real_function};
 use crate::arch::variadic;
 use crate::clock::ticks;
@@ -37,7 +38,9 @@ list_calls! {
 }
 
 fn print(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
-    if observing() && let Some(block) = of_stream(stream) {
+    if observing()
+        && let Some(block) = of_stream(stream)
+    {
         let start = ticks();
         let printed = real();
         done(block, op, start, u64::try_from(printed).ok());
@@ -48,7 +51,9 @@ fn print(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_
 
 /// How many bytes a scan consumed is seen from the position before and after.
 fn scan(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_int {
-    if observing() && let Some(block) = of_stream(stream) {
+    if observing()
+        && let Some(block) = of_stream(stream)
+    {
         // SAFETY: the program's stream; asking for the position changes nothing.
         let before = unsafe { libc::ftello(stream) };
         let start = ticks();
