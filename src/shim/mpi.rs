@@ -98,11 +98,12 @@ macro_rules! measured_call {
     (blocking [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*) $direction:ident $class:ident) => {
         #[inline(never)]
         unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
-            if Thread::current().owner_calls() != 0 {
+            let thread = Thread::current();
+            if thread.owner_calls() != 0 {
                 // SAFETY: the program's own call.
                 return unsafe { looked_at($($arg),*) };
             }
-            Thread::current().enter_mpi();
+            thread.enter_mpi();
             let start_ticks = arch::cycles();
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };

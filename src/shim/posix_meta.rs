@@ -201,7 +201,7 @@ macro_rules! dup_calls {
             unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the program's own call.
                 let answer = unsafe { real($($arg),*) };
-                if observing_this_process() && $when && answer >= 0 && answer != $from {
+                if $when && answer >= 0 && answer != $from && observing_this_process() {
                     duplicated($from, answer);
                 }
                 answer

@@ -322,8 +322,7 @@ pub fn store_text(words: &[Cell], text: &str) {
 
 /// The text that was stored; anything that is not UTF-8 is replaced.
 pub fn load_text(words: &[Cell]) -> String {
-    let bytes: Vec<u8> =
-        words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }

@@ -157,10 +157,9 @@ pub fn settle_block(block: &Block) {
     if block.kind.load(Relaxed) != KIND_MODULE + Module::Posix as u64 {
         return;
     }
-    for (last_end, highest) in [
-        (POSIX_LAST_READ_END, POSIX_MAX_BYTE_READ),
-        (POSIX_LAST_WRITE_END, POSIX_MAX_BYTE_WRITTEN),
-    ] {
+    for (last_end, highest) in
+        [(POSIX_LAST_READ_END, POSIX_MAX_BYTE_READ), (POSIX_LAST_WRITE_END, POSIX_MAX_BYTE_WRITTEN)]
+    {
         raise_highest(block, last_end, highest);
     }
 }

@@ -36,7 +36,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return print(JSON_SCHEMA);
     }
     let metadata = fs::metadata(&args.path).map_err(|error| format!("{}: {error}", args.path.display()))?;
-    let (list, profile) = if metadata.is_dir() { newest_in(&args.path)? } else { (String::new(), load(&args.path)?) };
+    let (list, profile) =
+        if metadata.is_dir() { newest_in(&args.path)? } else { (String::new(), load(&args.path)?) };
     if args.json {
         let json = serde_json::to_string_pretty(&profile).map_err(|error| error.to_string())?;
         return print(&(json + "\n"));
@@ -76,14 +77,18 @@ struct OutlineWeir {
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Profile, String> {
     let name = path.display();
-    let outline: Outline =
-        serde_json::from_slice(bytes).map_err(|error| format!("{name}: neither a profile nor a record: {error}"))?;
+    let outline: Outline = serde_json::from_slice(bytes)
+        .map_err(|error| format!("{name}: neither a profile nor a record: {error}"))?;
     let schema = outline.weir.schema;
     if schema > SCHEMA {
-        eprintln!("weir: {name}: profile of schema {schema}, this version knows {SCHEMA}; showing what it understands");
+        eprintln!(
+            "weir: {name}: profile of schema {schema}, this version knows {SCHEMA}; showing what it understands"
+        );
     }
     serde_json::from_slice(bytes).map_err(|error| match schema > SCHEMA {
-        true => format!("{name}: profile of schema {schema} cannot be read by this version, which knows {SCHEMA}: {error}"),
+        true => format!(
+            "{name}: profile of schema {schema} cannot be read by this version, which knows {SCHEMA}: {error}"
+        ),
         false => format!("{name}: not a complete profile: {error}"),
     })
 }
@@ -109,7 +114,8 @@ fn newest_in(dir: &Path) -> Result<(String, Profile), String> {
     jobs.sort_by(|(a_name, a), (b_name, b)| b.job.start.cmp(&a.job.start).then_with(|| a_name.cmp(b_name)));
     let list = if jobs.len() > 1 { list(&jobs) } else { String::new() };
     let newest = jobs.into_iter().next();
-    let (_, newest) = newest.ok_or_else(|| format!("{}: no profile and no record of a job here", dir.display()))?;
+    let (_, newest) =
+        newest.ok_or_else(|| format!("{}: no profile and no record of a job here", dir.display()))?;
     Ok((list, newest))
 }
 
@@ -146,7 +152,8 @@ fn list(jobs: &[(String, Profile)]) -> String {
     let mut out = String::new();
     for (name, profile) in jobs.iter().take(LISTED_JOBS) {
         let job = &profile.job;
-        let moved: f64 = profile.ranks.iter().map(|rank| (rank.bytes_read as f64) + rank.bytes_written as f64).sum();
+        let moved: f64 =
+            profile.ranks.iter().map(|rank| (rank.bytes_read as f64) + rank.bytes_written as f64).sum();
         out += &format!(
             "{}  {:>9}  {:>10}  {:<40}  {}\n",
             job.start,
