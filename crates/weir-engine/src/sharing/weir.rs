@@ -10,11 +10,11 @@
 //!                   e    = 0.45 + 8 x,  x = mean of f over the jobs
 //! ```
 //!
-//! and the highest is served, at once and in place of whoever is served. Jobs whose `f` is above the
-//! limit `5 x / (1 + 15 x)` are *overdue*: they go before all others, the highest `f` first, until they are
-//! below it again. The limit is some four times the mean where stalls are few, and one and
-//! a half times the mean in overload, where a long tail hurts most. Each job is given what it can
-//! use; what it leaves goes to the next in rank.
+//! and the highest is served, at once and in place of whoever is served. Jobs whose `f` is above a
+//! limit are *overdue*: they go before all others, the highest `f` first, until they are below it again.
+//! Nobody is to be stalled more than five times the mean, nor to get on (`1 - f`, the inverse of its
+//! stretch) more than 9 % slower than the mean job. The first is what counts where stalls are few, the
+//! second in overload. Each job is given what it can use; what it leaves goes to the next in rank.
 //!
 //! - It needs no characteristic time. What is left comes from past phases; for a job without
 //!   any, from how much others move for the time they compute.
@@ -47,6 +47,10 @@ const GRACE_NS: f64 = 600e9;
 
 /// The longest time between two looks while somebody waits.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
+
+/// How many times the mean a job may be stalled, and how far its progress may be behind the mean's.
+const MOST_STALLED: f64 = 5.0;
+const MOST_BEHIND: f64 = 0.09;
 
 /// Lifts the overdue above all others. Ranks below are at most [`HIGHEST_WEIGHT`].
 const OVERDUE: f64 = 1e9;
@@ -180,7 +184,8 @@ impl Ledger {
     /// Above this `f` a job is overdue. Two thousandths of one's life are never too late.
     fn limit(&self) -> f64 {
         let mean = self.mean_fraction();
-        (5.0 * mean / (1.0 + 15.0 * mean)).max(0.002)
+        let slowest = (1.0 - MOST_BEHIND) * (1.0 - mean);
+        (MOST_STALLED * mean).min(1.0 - slowest).max(0.002)
     }
 
     /// The job's rank from now on. `f` is a curve, `stalled / life`; its tangent at this moment lies
