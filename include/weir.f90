@@ -1,4 +1,4 @@
-! Weir for Fortran: compile this file with your program, or `use weir` from the installed module.
+! Weir for Fortran: compile this file with your program.
 !
 ! The functions are looked up when they are called and do nothing when the program runs without Weir, so
 ! a program that uses this module builds and runs everywhere. Works with LD_PRELOAD=libweir.so and with

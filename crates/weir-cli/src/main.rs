@@ -16,7 +16,7 @@ mod train;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Measures and coordinates the I/O of MPI programs.
+/// Measures the I/O of MPI programs, and schedules it.
 #[derive(Parser)]
 #[command(name = "weir", version, propagate_version = true)]
 pub(crate) struct Cli {
@@ -52,6 +52,9 @@ enum Command {
 pub(crate) type Outcome = Result<ExitCode, String>;
 
 fn main() -> ExitCode {
+    // A reader that has seen enough (`weir report | head`) ends this program quietly, as it does others.
+    // SAFETY: before any thread is started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),

@@ -1,7 +1,7 @@
 //! Reading a record into owned, checked values.
 //!
 //! A record may come from a process that was killed in the middle of a store, from another version,
-//! or from a full disk. Every length is checked once, in [`Head::parse`] and [`Record::parse`]; what
+//! or from a full disk. Every length is checked once, in `Head::parse` and `Record::parse`; what
 //! they accept can be read without another check, and what they refuse comes with the reason.
 
 use crate::bins::BINS;

@@ -116,9 +116,9 @@ fn the_schema_accepts_what_the_command_accepts() {
         serde_json::from_str(include_str!("../../../../../docs/scenarios/sharing.schema.json"))
             .expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is a schema");
-    let issue = r#"{"bandwidth":1, "jobs":[{"name":"a","w_iter":10,"phases":[["compute",4],["io",10]]},
+    let documented = r#"{"bandwidth":1, "jobs":[{"name":"a","w_iter":10,"phases":[["compute",4],["io",10]]},
         {"name":"b","w_iter":10,"compute":5,"io":5,"iterations":100}], "window":[0,40]}"#;
-    for good in [THREE, issue] {
+    for good in [THREE, documented] {
         assert!(validator.is_valid(&serde_json::from_str(good).expect("JSON")));
     }
     for bad in [r#"{"jobs":[]}"#, r#"{"jobs":[{"compute":-1,"io":1,"iterations":1}]}"#, r#"{"jobs":[{}]}"#] {
