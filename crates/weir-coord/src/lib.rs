@@ -6,6 +6,7 @@
 //! - [`auth`], [`address`]: who may talk, and where.
 //! - [`server`]: the coordinator's sockets.
 //! - [`client`]: a job's side of the connection.
+//! - [`history`]: what earlier runs of an application showed.
 //! - [`query`]: asking for the status.
 //! - [`election`]: a job's node in all of this: a client, and the coordinator itself if elected. What a job uses.
 
@@ -14,6 +15,7 @@ pub mod auth;
 pub mod client;
 pub mod coordinator;
 pub mod election;
+pub mod history;
 mod jobs;
 pub mod query;
 pub mod server;
