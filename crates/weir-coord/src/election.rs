@@ -382,7 +382,7 @@ impl Drop for Lock {
 
 /// Takes a lock on the whole file, which belongs to this process and to none that it forks. False if another
 /// process has it.
-fn set_record_lock(file: &File) -> io::Result<bool> {
+pub(crate) fn set_record_lock(file: &File) -> io::Result<bool> {
     let lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,

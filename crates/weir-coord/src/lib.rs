@@ -17,6 +17,7 @@ pub mod coordinator;
 pub mod election;
 pub mod history;
 mod jobs;
+pub mod place;
 pub mod query;
 pub mod server;
 mod socket;
@@ -24,4 +25,4 @@ mod status;
 pub mod tokens;
 pub mod wire;
 
-pub use socket::Waker;
+pub use socket::{Waker, now_ns, ring};

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -249,7 +249,7 @@ fn with_short_path<R>(path: &Path, act: impl FnOnce(&Path) -> io::Result<R>) -> 
         return Err(io::Error::new(ErrorKind::InvalidInput, "no path of a socket"));
     };
     let directory = File::open(parent)?;
-    act(&Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name))
+    act(&Path::new("/proc/thread-self/fd").join(directory.as_raw_fd().to_string()).join(name))
 }
 
 /// Waits for many sockets at once (epoll).
@@ -361,6 +361,14 @@ impl Waker {
         Ok(Waker(std::sync::Arc::new(event)))
     }
 
+    /// One that other processes wake by [`ring`], at a path in a directory that they trust.
+    pub fn at(path: &Path) -> io::Result<Waker> {
+        let _ = fs::remove_file(path);
+        let socket = with_short_path(path, |short| UnixDatagram::bind(short))?;
+        socket.set_nonblocking(true)?;
+        Ok(Waker(std::sync::Arc::new(socket.into())))
+    }
+
     pub fn wake(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes, as an eventfd takes them. It fails only when the waiter has been woken already.
@@ -369,8 +377,10 @@ impl Waker {
 
     pub(crate) fn clear(&self) {
         let mut count = [0u8; 8];
-        // SAFETY: eight bytes, as an eventfd gives them. It fails only when nobody has woken.
-        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        // SAFETY: eight bytes, as an eventfd gives them. It fails when nobody has woken; as often as somebody may
+        // ring, it comes to an end.
+        let read = || unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        std::iter::repeat_with(read).take(64).find(|length| *length < 0);
     }
 }
 
@@ -380,8 +390,19 @@ impl AsRawFd for Waker {
     }
 }
 
+/// Wakes whoever has a [`Waker::at`] that path. An error means that nobody is there.
+pub fn ring(path: &Path) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    match with_short_path(path, |short| socket.send_to(&[1], short)) {
+        // It has been rung so often that it cannot miss it.
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        outcome => outcome.map(|_| ()),
+    }
+}
+
 /// Nanoseconds of a clock that never goes back.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid, and the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
