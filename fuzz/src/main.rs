@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_coord::coordinator::{Coordinator, Pace};
+use weir_coord::storage::Storage;
 use weir_coord::wire::{Inbox, MAX_FRAME_BYTES, Message};
+use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -113,10 +115,19 @@ fn decode(input: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whatever is said, the coordinator stands, answers only those who are there, and shares at most everything.
+/// Targets of the storage that files are placed on.
+const TARGETS: u32 = 4;
+
+/// Whatever is said, the coordinator stands, answers only those who are there, shares at most everything, and places
+/// files where there is something.
 fn coordinate(input: &[u8]) -> Result<(), String> {
     let policy = PolicyKind::ALL[input.len() % PolicyKind::ALL.len()];
     let mut coordinator = Coordinator::new(0, policy, Pace::default());
+    let order = aggregators::Policy::ALL[input.len() % aggregators::Policy::ALL.len()];
+    let bandwidth = vec![1e9, 1.9e9, 1.5e9];
+    let scratch = Storage::new("/scratch");
+    let scratch = Storage { targets: TARGETS as usize, bandwidth, compute_nodes: 9, order, ..scratch };
+    coordinator.set_storages(&[scratch]);
     let mut inbox = Inbox::default();
     inbox.feed(input);
     let mut now_ns = 0;
@@ -133,6 +144,13 @@ fn coordinate(input: &[u8]) -> Result<(), String> {
         for (to, answer) in answers {
             if to > 2 {
                 return Err(format!("{answer:?} goes to {to}, who is not there"));
+            }
+            if let Message::Allocated { stripes, targets, .. } = &answer
+                && (targets.len() != *stripes as usize
+                    || targets.last().is_some_and(|last| *last >= TARGETS)
+                    || !targets.is_sorted_by(|a, b| a < b))
+            {
+                return Err(format!("{answer:?} is no place"));
             }
             if matches!(answer, Message::Grant { share, .. } if !(share > 0.0 && share <= 1.0)) {
                 return Err(format!("{answer:?} has no share"));

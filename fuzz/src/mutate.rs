@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use weir_coord::wire::{Message, Progress};
+use weir_coord::wire::{FileInfo, Message, Part, Progress};
 
 /// Inputs are at most this long: some hundred frames.
 const MAX_INPUT_BYTES: usize = 8 << 10;
@@ -31,7 +31,23 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     let moved = Message::Moved { phase: 1, progress };
     let end = Message::End { phase: 1, bytes: 3 << 20, io_ns: 5, waited_ns: 6 };
     let resume = Message::Resume { phase: 1, bytes: None, age_ns: 1 << 30, granted: true, progress };
+    let file =
+        FileInfo { path: "/scratch/a".into(), ranks: 8, nodes: 2, bytes: 1 << 30, ..FileInfo::default() };
+    let ask = Message::Ask { request: 1, file: file.clone() };
+    let release = Message::Release { request: 1 };
+    let claim = Message::Claim { request: 1, file, targets: vec![1, 3] };
+    let part = |target| Part { target, bytes: 1 << 20, shuffle_ns: 7_000 };
+    let aggregators = vec![part(0), part(1), part(0)];
+    let collect = Message::Collect { call: 1, path: "/scratch/a".into(), aggregators };
+    let served = |aggregator| Message::Served { call: 1, aggregator };
     let singles = [
+        ask.clone(),
+        release.clone(),
+        claim.clone(),
+        collect.clone(),
+        served(0),
+        Message::Allocated { request: 1, aggregators: 2, stripes: 2, targets: vec![0, 3] },
+        Message::Turn { call: 1, aggregator: 2 },
         hello("a"),
         begin.clone(),
         moved.clone(),
@@ -59,6 +75,10 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     inputs.push(frames(&conversation));
     let takeover = [vec![hello("a"), hello("b"), hello("b")], all(&resume), all(&moved), all(&end)].concat();
     inputs.push(frames(&takeover));
+    let files = [all(&ask), all(&release), all(&ask), all(&claim), all(&release)].concat();
+    inputs.push(frames(&[greet.clone(), files].concat()));
+    let reads = [all(&begin), all(&collect), all(&served(0)), all(&served(1)), all(&served(2)), all(&end)];
+    inputs.push(frames(&[greet, reads.concat()].concat()));
     inputs
 }
 

@@ -1,8 +1,7 @@
 //! `weir coordinator`: the coordinator as a service.
 
 use crate::Outcome;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,8 +9,10 @@ use std::time::Duration;
 use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::Key;
+use weir_coord::config::Config;
 use weir_coord::election::{Office, default_directory};
 use weir_coord::server::{Server, Settings};
+use weir_coord::storage::Storage;
 use weir_engine::sharing::PolicyKind;
 
 #[derive(clap::Args)]
@@ -23,7 +24,8 @@ pub(crate) struct Args {
     /// Who may do I/O when, and at what share [default: weir]
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyKind>,
-    /// A file of lines `key = value` with the keys listen, policy, key; what is said here stands above it
+    /// A file of lines `key = value` with the keys listen, policy, key, and of sections [storage PATH]; what is
+    /// said here stands above it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The file with the key that TCP peers must have; only its owner may read it
@@ -31,53 +33,15 @@ pub(crate) struct Args {
     key: Option<PathBuf>,
 }
 
-/// What the options and the file say together.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Config {
-    listen: Vec<Address>,
-    policy: Option<PolicyKind>,
-    key: Option<PathBuf>,
-}
-
-impl Config {
-    /// Every line is `key = value`; what follows a `#` is a comment. Errors name the line and the key.
-    fn parse(text: &str) -> Result<Config, String> {
-        let mut config = Config::default();
-        for (number, line) in text.lines().enumerate() {
-            let wrong = |why: String| format!("line {}: {why}", number + 1);
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let (key, value) = line
-                .split_once('=')
-                .map(|(key, value)| (key.trim(), value.trim()))
-                .ok_or_else(|| wrong(format!("{line:?} is not key = value")))?;
-            let bad = |why: String| wrong(format!("{key}: {why}"));
-            match key {
-                "listen" => config.listen.push(value.parse().map_err(bad)?),
-                "policy" => config.policy = Some(value.parse().map_err(bad)?),
-                "key" if value.is_empty() => return Err(bad("no file".into())),
-                "key" => config.key = Some(value.into()),
-                _ => return Err(wrong(format!("unknown key {key:?}; valid are listen, policy, key"))),
-            }
-        }
-        Ok(config)
-    }
-
-    fn read(path: &Path) -> Result<Config, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
-    }
-}
-
 impl Args {
+    /// What the options and the file say together.
     fn config(&self) -> Result<Config, String> {
         let file = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
         Ok(Config {
             listen: if self.listen.is_empty() { file.listen } else { self.listen.clone() },
             policy: self.policy.or(file.policy),
             key: self.key.clone().or(file.key),
+            storages: file.storages,
         })
     }
 }
@@ -127,6 +91,7 @@ impl Service {
             policy: config.policy.unwrap_or(PolicyKind::Weir),
             key: config.key.as_deref().map(Key::read).transpose()?,
             title: format!("weir coordinator, pid {}", std::process::id()),
+            storages: config.storages.clone(),
             ..Settings::default()
         };
         if config.listen.is_empty() {
@@ -167,7 +132,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     raise_descriptor_limit();
     let mut service = Service::open(&config)?;
     watch_signals(service.server().waker());
-    eprintln!("weir: coordinating with policy {}", service.server().policy());
+    eprintln!(
+        "weir: coordinating with policy {}, storages: {}",
+        service.server().policy(),
+        names(&config.storages)
+    );
     while !STOP.load(SeqCst) {
         service.server().step(Duration::from_secs(1)).map_err(|error| format!("cannot go on: {error}"))?;
         if !service.is_in_place() {
@@ -179,6 +148,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     eprintln!("weir: the coordinator stops");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What files are placed on.
+fn names(storages: &[Storage]) -> String {
+    let paths: Vec<&str> = storages.iter().map(|storage| storage.path.as_str()).collect();
+    if paths.is_empty() { "none described".into() } else { paths.join(", ") }
 }
 
 /// Reads the file again. What is wrong in it changes nothing.
@@ -194,34 +169,10 @@ fn reload(args: &Args, config: &mut Config, server: &mut Server) {
     if policy != server.policy() {
         server.set_policy(policy);
     }
-    eprintln!("weir: reloaded, policy {policy}");
+    if new.storages != config.storages {
+        server.set_storages(new.storages.clone());
+    }
+    eprintln!("weir: reloaded, policy {policy}, storages: {}", names(&new.storages));
     config.policy = new.policy;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_says_what_the_options_say() {
-        let text = "# ours\nlisten = unix:/run/weir/a.sock\nlisten = tcp://node7:4711 # too\n\npolicy=set10\nkey = /etc/k\n";
-        let config = Config::parse(text).unwrap();
-        assert_eq!(config.listen.len(), 2);
-        assert_eq!(config.policy, Some(PolicyKind::Set10));
-        assert_eq!(config.key, Some("/etc/k".into()));
-    }
-
-    #[test]
-    fn what_is_wrong_in_a_file_is_named_with_its_line() {
-        for (text, error) in [
-            ("\npolice = set10", "line 2: unknown key \"police\"; valid are listen, policy, key"),
-            ("policy = set11", "line 1: policy: unknown policy \"set11\"; valid are exclusive"),
-            ("listen = here", "line 1: listen: address \"here\": must be"),
-            ("policy set10", "line 1: \"policy set10\" is not key = value"),
-            ("key =", "line 1: key: no file"),
-        ] {
-            let said = Config::parse(text).unwrap_err();
-            assert!(said.starts_with(error), "{said}");
-        }
-    }
+    config.storages = new.storages;
 }

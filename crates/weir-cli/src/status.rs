@@ -115,7 +115,51 @@ fn text(status: &Value) -> String {
             number(&job["held_s"]),
         );
     }
+    let _ = write!(out, "{}", places(status));
     out
+}
+
+/// Which targets the files of jobs have, and who waits to read from some.
+fn places(status: &Value) -> String {
+    let mut out = String::new();
+    for storage in status["storages"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            out,
+            "\n{}: {} readers, {} waiting for their turn, {} overdue so far",
+            storage["path"].as_str().unwrap_or("?"),
+            storage["readers"],
+            storage["readers_waiting"],
+            storage["readers_overdue"],
+        );
+        for job in status["jobs"].as_array().into_iter().flatten() {
+            let allocations = job["allocations"].as_array().into_iter().flatten();
+            for allocation in allocations.filter(|allocation| allocation["storage"] == storage["path"]) {
+                let _ = writeln!(
+                    out,
+                    "  {:<26} {} files open, on targets {}",
+                    job["job"].as_str().unwrap_or("?"),
+                    allocation["files"],
+                    ranges(&allocation["targets"]),
+                );
+            }
+        }
+    }
+    out
+}
+
+/// `0-3, 7`.
+fn ranges(targets: &Value) -> String {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for target in targets.as_array().into_iter().flatten().filter_map(Value::as_u64) {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == target => *last = target,
+            _ => ranges.push((target, target)),
+        }
+    }
+    let text = |(first, last): (u64, u64)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn bytes(bytes: f64) -> String {
@@ -151,5 +195,19 @@ mod tests {
             line.split_whitespace().collect::<Vec<_>>()[..6],
             ["4711", "lammps", "1", "1", "in", "I/O"]
         );
+    }
+
+    #[test]
+    fn places_are_shown_by_storage() {
+        let status = serde_json::json!({
+            "storages": [{ "path": "/scratch", "readers": 2, "readers_waiting": 1, "readers_overdue": 0 }],
+            "jobs": [{ "job": "4711", "allocations": [
+                { "storage": "/scratch", "targets": [0, 1, 2, 5, 7, 8], "files": 3 },
+                { "storage": "/home", "targets": [1], "files": 1 },
+            ] }],
+        });
+        let text = places(&status);
+        assert!(text.starts_with("\n/scratch: 2 readers, 1 waiting"), "{text}");
+        assert!(text.ends_with("3 files open, on targets 0-2, 5, 7-8\n"), "{text}");
     }
 }

@@ -95,7 +95,7 @@ fn a_service_serves_reloads_and_stops() {
     let address = format!("unix:{}", directory.0.join("weir.sock").display());
     let config = directory.file("config", &format!("policy = set10\nlisten = {address}\n"));
     let mut service = Service::start(&["--config", &config]);
-    service.line("coordinating with policy set10");
+    service.line("coordinating with policy set10, storages: none described");
     let client = join(&address);
     let status = weir(&["status", &address]);
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
@@ -108,9 +108,17 @@ fn a_service_serves_reloads_and_stops() {
     directory.file("config", "police = fair\n");
     service.signal(libc::SIGHUP);
     assert!(service.line("not reloaded").contains("line 1: unknown key \"police\""));
-    directory.file("config", &format!("policy = fair\nlisten = {address}\n"));
+    let storage = "[storage /scratch]\ntargets = 4\nbandwidth_mb_per_s = 500 900\ncompute_nodes = 8\n";
+    let bad = storage.replace("900", "9OO");
+    directory.file("config", &format!("policy = fair\nlisten = {address}\n{bad}"));
     service.signal(libc::SIGHUP);
-    service.line("reloaded, policy fair");
+    assert!(service.line("not reloaded").contains("line 5: bandwidth_mb_per_s"));
+    directory.file("config", &format!("policy = fair\nlisten = {address}\n{storage}"));
+    service.signal(libc::SIGHUP);
+    service.line("reloaded, policy fair, storages: /scratch");
+    let status = weir(&["status", &address]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("with policy fair") && text.contains("\n/scratch: 0 readers"), "{text}");
     drop(client);
     service.signal(libc::SIGTERM);
     service.line("the coordinator stops");
@@ -135,6 +143,7 @@ fn tcp_takes_a_key() {
 fn bad_input_is_named() {
     let directory = Directory::new("bad");
     let config = directory.file("config", "policy = weir\n\nlisten = somewhere\n");
+    let storage = directory.file("storage", "[storage /scratch]\nstripes = 4\n");
     let nowhere = format!("elect:{}", directory.0.display());
     for (words, error) in [
         (
@@ -144,6 +153,10 @@ fn bad_input_is_named() {
         (&["coordinator", "--listen", "node7:1"], "must be unix:/path or tcp://host:port"),
         (&["coordinator", "--listen", "tcp://127.0.0.1:0"], "TCP needs a key"),
         (&["coordinator", "--config", &config], "line 3: listen: address \"somewhere\""),
+        (
+            &["coordinator", "--config", &storage],
+            "unknown key \"stripes\" of [storage /scratch]; valid are targets,",
+        ),
         (&["coordinator", "--config", "/no/such"], "/no/such: No such file"),
         (&["coordinator", "--key", "/no/key", "--listen", "tcp://127.0.0.1:0"], "key file /no/key"),
         (&["status", "unix:/no/such/socket"], "cannot ask the coordinator at unix:/no/such/socket"),

@@ -6,8 +6,9 @@
 
 use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
+use crate::errands::Errands;
 use crate::socket::{Channel, Input, Interest, Poller, Stream, Waker, now_ns};
-use crate::wire::{Message, Progress};
+use crate::wire::{FileInfo, Message, Part, Progress};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
@@ -37,12 +38,22 @@ pub enum Word {
     Credit { phase: u64, credit_bytes: u64 },
     /// No request may start until granted.
     Held { phase: u64 },
+    /// The answer to [`Client::ask`]. Zero aggregators or stripes, no targets: no opinion on that.
+    Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32> },
+    /// This aggregator of a collective read may begin; see [`Client::collect`].
+    Turn { call: u64, aggregator: u32 },
     /// The coordinator is gone. What it said last holds until `Joined` or `Open`.
     Lost { reason: String },
     /// Nobody has coordinated for too long: everybody may go, until `Joined`.
     Open { reason: String },
     /// The coordinator will not have this job (another version, a wrong key). Follows with `Open`.
     Refused { reason: String },
+}
+
+impl Word {
+    pub(crate) fn no_opinion(request: u64) -> Word {
+        Word::Allocated { request, aggregators: 0, stripes: 0, targets: Vec::new() }
+    }
 }
 
 /// The phase under way, as a new coordinator would have to hear of it.
@@ -93,6 +104,7 @@ pub struct Client {
     poller: Poller,
     waker: Waker,
     phase: Option<Phase>,
+    errands: Errands,
     heard_ns: u64,
     beat_sent_ns: u64,
     beat_ns: u64,
@@ -122,6 +134,7 @@ impl Client {
             poller,
             waker,
             phase: None,
+            errands: Errands::default(),
             heard_ns: 0,
             beat_sent_ns: 0,
             beat_ns: FIRST_BEAT_NS,
@@ -208,6 +221,44 @@ impl Client {
         {
             self.send(&Message::End { phase: phase.number, bytes, io_ns, waited_ns });
         }
+        self.errands.end_phase(&mut self.words);
+    }
+
+    /// A file is about to be created: how wide shall it be, and where? [`Word::Allocated`] is the answer, without an
+    /// opinion if there is nobody to ask or if the coordinator goes. `request` is the node's own number of
+    /// the file. Who does not wait for the answer, or closes the file, says [`Client::release`].
+    pub fn ask(&mut self, request: u64, file: FileInfo) {
+        if self.is_joined() && self.errands.ask(request, &file) {
+            self.send(&Message::Ask { request, file });
+        } else {
+            self.words.push(Word::no_opinion(request));
+        }
+    }
+
+    /// The file is closed.
+    pub fn release(&mut self, request: u64) {
+        if self.errands.release(request) && self.is_joined() {
+            self.send(&Message::Release { request });
+        }
+    }
+
+    /// A collective read begins: which aggregator may read when? There is a [`Word::Turn`] for each, at once if there is
+    /// nobody to ask or if the coordinator goes. Every node with an aggregator tells the whole call, under the same number.
+    pub fn collect(&mut self, call: u64, path: &str, aggregators: Vec<Part>) {
+        if self.is_joined() && self.errands.collect(call, aggregators.len()) {
+            self.send(&Message::Collect { call, path: path.into(), aggregators });
+        } else {
+            let all = 0..aggregators.len() as u32;
+            self.words.extend(all.map(|aggregator| Word::Turn { call, aggregator }));
+        }
+    }
+
+    /// An aggregator of this node has read, whether or not it had waited for its turn.
+    pub fn served(&mut self, call: u64, aggregator: u32) {
+        self.errands.turn(call, aggregator);
+        if self.is_joined() {
+            self.send(&Message::Served { call, aggregator });
+        }
     }
 
     /// Tells the coordinator that no more will come, and closes.
@@ -224,6 +275,7 @@ impl Client {
             Link::Up { channel } => (true, channel),
         };
         self.poller.remove(&channel.stream);
+        self.errands.let_go(&mut self.words);
         joined
     }
 
@@ -340,6 +392,14 @@ impl Client {
                     self.words.push(Word::Held { phase });
                 }
             }
+            Message::Allocated { request, aggregators, stripes, targets } => {
+                if self.errands.allocated(request, &targets) {
+                    self.words.push(Word::Allocated { request, aggregators, stripes, targets });
+                }
+            }
+            Message::Turn { call, aggregator } if self.errands.turn(call, aggregator) => {
+                self.words.push(Word::Turn { call, aggregator });
+            }
             Message::Refuse { reason } => self.refuse(reason),
             // Beats are heard by being received; answers to an earlier phase and what is not ours to
             // hear change nothing.
@@ -389,6 +449,9 @@ impl Client {
             let Phase { number, bytes, granted, progress, .. } = *phase;
             let age_ns = now_ns().saturating_sub(phase.began_ns);
             self.send(&Message::Resume { phase: number, bytes, age_ns, granted, progress });
+        }
+        for claim in self.errands.claims() {
+            self.send(&claim);
         }
     }
 

@@ -5,9 +5,12 @@
 //! knows it was told by those who are connected: a new coordinator that replaces one that died *gathers* for a
 //! moment what the jobs say of themselves, then goes on where the other was, those first who held grants.
 
+use crate::allocation::{Allocations, Demand};
 use crate::jobs::{Job, Node, NodePhase, Resumption, Standing};
+use crate::storage::Storage;
 use crate::tokens::{Tokens, UNLIMITED};
-use crate::wire::{Message, Progress};
+use crate::turns::Turns;
+use crate::wire::{FileInfo, Message, Progress};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use weir_engine::engine::{Action, Engine, Event, JobId, JobInfo, MAX_JOBS};
@@ -50,6 +53,8 @@ pub struct Coordinator {
     by_name: HashMap<String, JobId>,
     pub(crate) nodes: Vec<Option<Node>>,
     pub(crate) tokens: Tokens,
+    pub(crate) allocations: Allocations,
+    pub(crate) turns: Turns,
     settled_ns: u64,
     pub(crate) began_ns: u64,
     gather_until_ns: Option<u64>,
@@ -73,6 +78,8 @@ impl Coordinator {
             by_name: HashMap::new(),
             nodes: Vec::new(),
             tokens: Tokens::default(),
+            allocations: Allocations::default(),
+            turns: Turns::default(),
             settled_ns: 0,
             began_ns: now_ns,
             gather_until_ns: None,
@@ -123,6 +130,28 @@ impl Coordinator {
                 self.end(now_ns, peer, phase, bytes, io_ns, waited_ns);
             }
             Message::Beat {} => self.outbox.push((peer, Message::Beat {})),
+            Message::Ask { request, file } => self.allocate(now_ns, peer, request, &file),
+            other => return self.handle_errand(now_ns, peer, other),
+        }
+        Ok(())
+    }
+
+    fn handle_errand(&mut self, now_ns: u64, peer: Peer, message: Message) -> Result<(), String> {
+        let Some(id) = self.node(peer).map(|node| node.job) else { return Ok(()) };
+        match message {
+            Message::Release { request } => self.allocations.release(now_ns, id, (peer, request)),
+            Message::Claim { request, file, targets } => {
+                let demand = self.demand(id);
+                self.allocations.adopt(id, (peer, request), &file, &targets, demand);
+            }
+            Message::Collect { call, path, aggregators } => {
+                self.turns.collect(now_ns, id, call, &path, &aggregators);
+                self.tell_turns();
+            }
+            Message::Served { call, aggregator } => {
+                self.turns.served(now_ns, id, call, aggregator);
+                self.tell_turns();
+            }
             _ => return Err("says what only a coordinator says, or says it twice".into()),
         }
         Ok(())
@@ -135,6 +164,7 @@ impl Coordinator {
         let Some(job) = self.jobs[node.job.0 as usize].as_mut() else { return };
         job.peers.retain(|of| *of != peer);
         if !job.peers.is_empty() {
+            self.allocations.node_gone(now_ns, node.job, peer);
             if let Some(phase) = node.phase {
                 self.node_ended(now_ns, node.job, phase.progress);
             }
@@ -143,14 +173,17 @@ impl Coordinator {
         let name = std::mem::take(&mut job.name);
         self.by_name.remove(&name);
         self.tokens.leave(node.job);
+        self.allocations.job_gone(node.job);
         self.jobs[node.job.0 as usize] = None;
+        self.end_turns(now_ns, node.job);
         self.free.push(node.job);
         self.step(now_ns, Event::JobLeft { job: node.job });
     }
 
     /// When [`Coordinator::tick`] wants to be called even if nothing comes.
     pub fn deadline_ns(&self) -> Option<u64> {
-        [self.timer_ns, self.gather_until_ns, self.settle_ns()].into_iter().flatten().min()
+        let deadlines = [self.timer_ns, self.gather_until_ns, self.settle_ns(), self.turns.deadline_ns()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -166,6 +199,19 @@ impl Coordinator {
         if self.settle_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.settle(now_ns);
         }
+        if self.turns.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.turns.tick(now_ns);
+            self.tell_turns();
+        }
+    }
+
+    /// What is known of the storage from now on. Files keep the places that they were given, and who waits for a
+    /// turn need not.
+    pub fn set_storages(&mut self, storages: &[Storage]) {
+        self.turns.give_all();
+        self.tell_turns();
+        self.turns = Turns::new(storages);
+        self.allocations.replace(storages);
     }
 
     /// Goes on under another policy, which learns anew; who holds a grant is asked first.
@@ -378,6 +424,7 @@ impl Coordinator {
         }
         self.tell_progress(now_ns, id);
         self.tokens.leave(id);
+        self.end_turns(now_ns, id);
         if let Some(job) = self.job_mut(id) {
             job.stand(now_ns, Standing::Outside);
             job.phases += 1;
@@ -497,6 +544,42 @@ impl Coordinator {
                 let Some(phase) = self.node(peer).and_then(|node| node.phase) else { continue };
                 let credit_bytes = self.node_credit(id, phase.progress, credit_bytes);
                 self.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes }));
+            }
+        }
+    }
+
+    fn allocate(&mut self, now_ns: u64, peer: Peer, request: u64, file: &FileInfo) {
+        let Some(id) = self.node(peer).map(|node| node.job) else { return };
+        self.decisions += 1;
+        let demand = self.demand(id);
+        let given = self.allocations.ask(now_ns, id, (peer, request), file, demand);
+        let (aggregators, stripes, targets) = (given.aggregators, given.stripes, given.targets);
+        self.outbox.push((peer, Message::Allocated { request, aggregators, stripes, targets }));
+    }
+
+    /// What the job's own phases, or earlier runs, have shown of it.
+    fn demand(&self, id: JobId) -> Demand {
+        let Some(job) = self.job(id) else { return Demand::default() };
+        let seen = job.phases > 0;
+        let w_iter_ns = self.engine.job(id).map(|known| known.w_iter_ns());
+        Demand {
+            w_iter_ns: w_iter_ns
+                .filter(|w_iter_ns| (seen || job.info.w_iter_ns.is_some()) && *w_iter_ns > 0.0),
+            phase_bytes: if seen { Some(job.moved_bytes / job.phases) } else { job.mean_phase_bytes },
+        }
+    }
+
+    fn end_turns(&mut self, now_ns: u64, id: JobId) {
+        self.turns.leave(now_ns, id);
+        self.tell_turns();
+    }
+
+    /// A job's nodes know among themselves who is which aggregator.
+    fn tell_turns(&mut self) {
+        for (id, call, aggregator) in std::mem::take(self.turns.given()) {
+            self.decisions += 1;
+            for peer in self.peers(id) {
+                self.outbox.push((peer, Message::Turn { call, aggregator }));
             }
         }
     }

@@ -11,10 +11,13 @@
 //! - [`election`]: a job's node in all of this: a client, and the coordinator itself if elected. What a job uses.
 
 pub mod address;
+mod allocation;
 pub mod auth;
 pub mod client;
+pub mod config;
 pub mod coordinator;
 pub mod election;
+mod errands;
 pub mod history;
 mod jobs;
 pub mod place;
@@ -22,7 +25,9 @@ pub mod query;
 pub mod server;
 mod socket;
 mod status;
+pub mod storage;
 pub mod tokens;
+mod turns;
 pub mod wire;
 
 pub use socket::{Waker, now_ns, ring};

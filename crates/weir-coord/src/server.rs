@@ -10,6 +10,7 @@ use crate::auth::{self, Key, Nonce};
 use crate::coordinator::{Coordinator, Pace, Peer};
 use crate::socket::{Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Stream, Waker, now_ns};
 use crate::status::{self, Traffic};
+use crate::storage::Storage;
 use crate::wire::{MAX_TEXT_BYTES, Message};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// As shown by `weir status`.
     pub title: String,
+    /// Where files can be placed and reads be ordered; elsewhere there is no opinion.
+    pub storages: Vec<Storage>,
 }
 
 impl Default for Settings {
@@ -36,6 +39,7 @@ impl Default for Settings {
             key: None,
             max_connections: 16_384,
             title: format!("pid {}", std::process::id()),
+            storages: Vec::new(),
         }
     }
 }
@@ -49,8 +53,8 @@ const ONLOOKER_NS: u64 = 30_000_000_000;
 /// A connection may say this much in a slice of time; then it waits for the next one.
 const SLICE_NS: u64 = 10_000_000;
 const MESSAGES_PER_SLICE: u32 = 1_000;
-/// A status is so much work that it counts for this many.
-const STATUS_MESSAGES: u32 = 100;
+/// A status, and a place for a file, is so much work that it counts for this many more.
+const HARD_MESSAGES: u32 = 100;
 const READ_BYTES: usize = 16 << 10;
 
 /// Tokens of the poller: listeners and the waker from the top, connections from zero.
@@ -103,8 +107,10 @@ impl Server {
         let waker = Waker::new()?;
         poller.add(&waker, WAKER, Interest::READ)?;
         let now = now_ns();
+        let mut coordinator = Coordinator::new(now, settings.policy, settings.pace);
+        coordinator.set_storages(&settings.storages);
         Ok(Server {
-            coordinator: Coordinator::new(now, settings.policy, settings.pace),
+            coordinator,
             settings,
             poller,
             waker,
@@ -151,6 +157,13 @@ impl Server {
     pub fn set_policy(&mut self, policy: PolicyKind) {
         self.settings.policy = policy;
         self.coordinator.set_policy(now_ns(), policy);
+        self.deliver();
+    }
+
+    /// Goes on with another description of the storage.
+    pub fn set_storages(&mut self, storages: Vec<Storage>) {
+        self.coordinator.set_storages(&storages);
+        self.settings.storages = storages;
         self.deliver();
     }
 
@@ -320,7 +333,7 @@ impl Server {
             let Some(message) = connection.channel.take().map_err(|error| error.to_string())? else {
                 return Ok(());
             };
-            connection.messages += 1;
+            connection.messages += weight(&message);
             self.traffic.messages += 1;
             self.take(now, peer, message)?;
         }
@@ -354,7 +367,6 @@ impl Server {
     fn show_status(&mut self, now: u64, peer: Peer) {
         let text = status::json(now, &self.coordinator, &self.traffic, &self.settings, &self.addresses());
         let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
-        connection.messages += STATUS_MESSAGES;
         let mut rest = text.as_str();
         loop {
             let mut end = rest.len().min(MAX_TEXT_BYTES);
@@ -495,6 +507,15 @@ impl AsRawFd for Server {
     /// Ready to be read when [`Server::step`] has something to do.
     fn as_raw_fd(&self) -> RawFd {
         self.poller.as_raw_fd()
+    }
+}
+
+/// How many plain messages this one is as much work as.
+fn weight(message: &Message) -> u32 {
+    match message {
+        Message::StatusQuery {} | Message::Ask { .. } | Message::Claim { .. } => HARD_MESSAGES,
+        Message::Collect { aggregators, .. } => 1 + aggregators.len() as u32,
+        _ => 1,
     }
 }
 

@@ -53,6 +53,14 @@ pub(crate) fn json(
         coordinator.jobs.iter().enumerate().filter_map(|(index, job)| {
             Some(job_json(now_ns, coordinator, JobId(index as u32), job.as_ref()?))
         });
+    let storages = coordinator.turns.queues().map(|queue| {
+        json!({
+            "path": queue.storage,
+            "readers": queue.reading,
+            "readers_waiting": queue.waiting,
+            "readers_overdue": queue.overdue,
+        })
+    });
     let connections = coordinator.nodes.iter().flatten().count();
     json!({
         "coordinator": settings.title,
@@ -68,6 +76,7 @@ pub(crate) fn json(
         "refused": traffic.refused,
         "leases_expired": traffic.expired,
         "slowed": traffic.slowed,
+        "storages": storages.collect::<Vec<Value>>(),
         "jobs": jobs.collect::<Vec<Value>>(),
     })
     .to_string()
@@ -88,6 +97,10 @@ fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Val
         .filter_map(|&peer| coordinator.nodes[peer].as_ref())
         .map(|node| json!({ "host": node.host, "pid": node.pid, "ranks": node.ranks }))
         .collect();
+    let allocations = coordinator
+        .allocations
+        .of_job(id)
+        .map(|(storage, targets, files)| json!({ "storage": storage, "targets": targets, "files": files }));
     json!({
         "job": job.name,
         "application": job.application,
@@ -97,6 +110,7 @@ fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Val
         "share": share,
         "set": (w_iter_ns > 0.0).then(|| (w_iter_ns * 1e-9).log10().round()),
         "characteristic_time_s": w_iter_ns * 1e-9,
+        "allocations": allocations.collect::<Vec<Value>>(),
         "phases": job.phases,
         "phase_bytes": coordinator.progress(id).done_bytes,
         "moved_bytes": job.moved_bytes,

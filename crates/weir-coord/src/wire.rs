@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Integers and floats have their own width, an optional field has a byte of presence before it, text has
-//! a `u16` of length. A frame that is longer or shorter than its fields is refused, and so is everything
+//! a `u16` of length and a list one of how many there are. A frame that is longer or shorter than its fields is refused, and so is everything
 //! behind it: there is no way to find the next frame after a wrong one. The decoder never panics and
 //! never allocates more than the frame is long.
 //!
@@ -14,13 +14,16 @@
 use std::fmt;
 
 /// The one version that is spoken. A peer of another one is told so and left alone.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// No frame is longer, its four bytes of length not counted.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024;
 
 /// No text in a frame is longer: what a `u16` can tell, less the rest of the largest frame.
 pub const MAX_TEXT_BYTES: usize = 60 * 1024;
+
+/// No list in a frame is longer: more than a storage has targets or a collective call aggregators.
+pub const MAX_LIST: usize = 1024;
 
 const LENGTH_BYTES: usize = 4;
 
@@ -144,6 +147,27 @@ messages! {
         granted: bool,
         progress: Progress,
     }
+    /// Job → coordinator: a file is about to be created; how wide, and where? One node asks for the whole job.
+    10 Ask {
+        /// The node's own number of the file, as in `Allocated` and `Release`.
+        request: u64,
+        file: FileInfo,
+    }
+    /// Job → coordinator: the file is closed.
+    11 Release { request: u64, }
+    /// Job → coordinator: a file that another coordinator placed there is still open.
+    12 Claim { request: u64, file: FileInfo, targets: Vec<u32>, }
+    /// Job → coordinator: a collective read begins. Every node with an aggregator tells it, the first is heard.
+    13 Collect {
+        /// The same on all nodes of the job, and of no other call under way.
+        call: u64,
+        /// As in `FileInfo`.
+        path: String,
+        /// All aggregators of the call, on all nodes.
+        aggregators: Vec<Part>,
+    }
+    /// Job → coordinator: an aggregator has read, with or without its turn. By index in `Collect`.
+    14 Served { call: u64, aggregator: u32, }
 
     /// Coordinator → TCP peer, before anything else: prove that you have the key.
     64 Challenge { nonce: [u8; 32], }
@@ -170,6 +194,35 @@ messages! {
     70 Status { last: bool, text: String, }
     /// Coordinator → anybody: no, and why. The connection is closed.
     71 Refuse { reason: String, }
+    /// Coordinator → job: the answer to `Ask`. Zero aggregators or stripes, no targets: no opinion on that.
+    72 Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32>, }
+    /// Coordinator → all nodes of the job: this aggregator of the call may read.
+    73 Turn { call: u64, aggregator: u32, }
+}
+
+/// A file as far as its placement goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Absolute, of the file or of its directory: which storage it is on.
+    pub path: String,
+    /// Of those who open it.
+    pub ranks: u32,
+    pub nodes: u32,
+    /// What a phase will move to it; 0 if unknown.
+    pub bytes: u64,
+    /// What the program itself has said; 0 where it said nothing.
+    pub fixed_aggregators: u32,
+    pub fixed_stripes: u32,
+}
+
+/// An aggregator's part of a collective read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Of the storage, counted from zero.
+    pub target: u32,
+    pub bytes: u64,
+    /// What it takes to hand the data on to the ranks once it is read.
+    pub shuffle_ns: u64,
 }
 
 /// How far a phase is: bytes since its beginning, on this node.
@@ -360,6 +413,41 @@ impl Field for Progress {
     }
 }
 
+/// Types whose fields follow each other.
+macro_rules! structures {
+    ($($type:ident { $($field:ident,)* })*) => { $(
+        impl Field for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                $( self.$field.put(out); )*
+            }
+            fn take(fields: &mut Fields) -> Result<Self, Fault> {
+                Ok($type { $( $field: Field::take(fields)?, )* })
+            }
+        }
+    )* };
+}
+
+structures! {
+    FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes, }
+    Part { target, bytes, shuffle_ns, }
+}
+
+/// A longer list is cut, as text is: its end has no answer then.
+impl<T: Field> Field for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let count = self.len().min(MAX_LIST);
+        (count as u16).put(out);
+        self[..count].iter().for_each(|item| item.put(out));
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        let count = usize::from(u16::take(fields)?);
+        if count > MAX_LIST {
+            return Err(Fault::Value("a list that is too long"));
+        }
+        (0..count).map(|_| T::take(fields)).collect()
+    }
+}
+
 /// Bytes that came in and are no whole frame yet.
 #[derive(Default)]
 pub struct Inbox {
@@ -394,108 +482,4 @@ impl Inbox {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn progress() -> impl Strategy<Value = Progress> {
-        (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(a, b, c)| {
-            let mut ordered = [a, b, c];
-            ordered.sort();
-            let [done_bytes, spent_bytes, wanted_bytes] = ordered;
-            Progress { done_bytes, spent_bytes, wanted_bytes }
-        })
-    }
-
-    fn message() -> impl Strategy<Value = Message> {
-        let hello = ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, bool)>()).prop_map(
-            |(name, numbers)| {
-                let (pid, ranks, w_iter_ns, mean_phase_bytes, rejoins) = numbers;
-                let (job, application, host) = (name.clone(), name.clone(), name);
-                Message::Hello {
-                    job,
-                    application,
-                    host,
-                    pid,
-                    ranks,
-                    nodes: 1,
-                    w_iter_ns,
-                    mean_phase_bytes,
-                    rejoins,
-                }
-            },
-        );
-        let resume = (any::<(u64, Option<u64>, u64, bool)>(), progress()).prop_map(|(fields, progress)| {
-            let (phase, bytes, age_ns, granted) = fields;
-            Message::Resume { phase, bytes, age_ns, granted, progress }
-        });
-        prop_oneof![
-            hello,
-            resume,
-            any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
-            any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
-            (any::<u64>(), progress()).prop_map(|(phase, progress)| Message::Moved { phase, progress }),
-            (any::<u64>(), 0.0..=1.0, any::<u64>()).prop_map(|(phase, share, credit_bytes)| Message::Grant {
-                phase,
-                share,
-                credit_bytes
-            }),
-            any::<(bool, String)>().prop_map(|(last, text)| Message::Status { last, text }),
-            Just(Message::Beat {}),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn a_message_comes_back_as_it_was(message in message(), behind in any::<Vec<u8>>()) {
-            let mut bytes = Vec::new();
-            message.encode(&mut bytes);
-            let length = bytes.len();
-            for cut in 0..length {
-                prop_assert_eq!(Message::decode(&bytes[..cut]), Ok(None));
-            }
-            bytes.extend(behind);
-            prop_assert_eq!(Message::decode(&bytes), Ok(Some((message, length))));
-        }
-
-        #[test]
-        fn bytes_without_sense_do_no_harm(bytes in any::<Vec<u8>>()) {
-            let _ = Message::decode(&bytes);
-        }
-
-        /// With a good head, so that the fields are looked at.
-        #[test]
-        fn fields_without_sense_do_no_harm(kind: u8, fields in any::<Vec<u8>>()) {
-            let mut bytes = (fields.len() as u32 + 2).to_le_bytes().to_vec();
-            bytes.extend([VERSION, kind]);
-            bytes.extend(&fields);
-            if let Ok(Some((message, _))) = Message::decode(&bytes) {
-                let mut again = Vec::new();
-                message.encode(&mut again);
-                prop_assert_eq!(again, bytes);
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_frame_is_said() {
-        let decode = |bytes: &[u8]| Message::decode(bytes).map(|_| ());
-        assert_eq!(decode(&[0xff; 4]), Err(WireError::TooLong { length_bytes: u32::MAX }));
-        assert_eq!(decode(&[1, 0, 1, 0]), Err(WireError::TooLong { length_bytes: 65537 }));
-        assert_eq!(decode(&[0, 0, 0, 0]), Err(WireError::Length { kind: 0 }));
-        assert_eq!(decode(&[9, 0, 0, 0, 2]), Err(WireError::Version { theirs: 2 }));
-        assert_eq!(decode(&[2, 0, 0, 0, 1, 200]), Err(WireError::Kind(200)));
-        assert_eq!(decode(&[3, 0, 0, 0, 1, 6, 0]), Err(WireError::Length { kind: 6 }));
-        assert_eq!(decode(&[2, 0, 0, 0, 1, 68]), Err(WireError::Length { kind: 68 }));
-    }
-
-    #[test]
-    fn the_longest_text_fits_and_longer_ones_are_cut_between_characters() {
-        let mut bytes = Vec::new();
-        Message::Refuse { reason: "é".repeat(MAX_FRAME_BYTES) }.encode(&mut bytes);
-        let Ok(Some((Message::Refuse { reason }, _))) = Message::decode(&bytes) else {
-            panic!("a good frame")
-        };
-        assert_eq!(reason.len(), MAX_TEXT_BYTES);
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use weir_coord::client::{Client, Word};
 use weir_coord::query::query_status;
 use weir_coord::server::Settings;
 use weir_coord::tokens::UNLIMITED;
-use weir_coord::wire::{Message, Progress};
+use weir_coord::wire::{Message, Progress, VERSION};
 use weir_engine::sharing::PolicyKind;
 
 fn hello(job: &str) -> Message {
@@ -149,16 +149,16 @@ fn garbage_closes_only_its_own_connection() {
     let mut frame = Vec::new();
     Message::Beat {}.encode(&mut frame);
     let mut newer = frame.clone();
-    newer[4] = 2;
+    newer[4] = VERSION + 1;
     let mut older = frame.clone();
-    older[4] = 0;
+    older[4] = VERSION - 1;
     let cases: [(&str, Vec<u8>, &str); 6] = [
         ("4 GiB", vec![0xff; 4], "4294967295 bytes"),
         ("noise", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "bytes"),
-        ("newer", newer, "version 2; version 1 is spoken"),
-        ("older", older, "version 0; version 1 is spoken"),
+        ("newer", newer, "version 3; version 2 is spoken"),
+        ("older", older, "version 1; version 2 is spoken"),
         ("no hello", frame, "before hello"),
-        ("unknown kind", vec![2, 0, 0, 0, 1, 99], "unknown kind 99"),
+        ("unknown kind", vec![2, 0, 0, 0, VERSION, 99], "unknown kind 99"),
     ];
     for (name, bytes, reason) in cases {
         let mut raw = Raw::connect(&server.address);

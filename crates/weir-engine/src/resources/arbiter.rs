@@ -24,6 +24,32 @@ impl Arbiter {
 
     /// Gives a newcomer its resources; those who are there keep theirs.
     pub fn join(&mut self, id: u64, application: Application) -> Result<&[usize], BadInput> {
+        self.admit(id, application)?;
+        let others: Vec<&[usize]> = self.placement.iter().map(Vec::as_slice).collect();
+        let seed = self.seed.wrapping_add(self.joined);
+        let given = self.policy.join(&self.platform, &self.applications, &others, seed);
+        self.joined += 1;
+        self.ids.push(id);
+        self.placement.push(given);
+        Ok(&self.placement[self.placement.len() - 1])
+    }
+
+    /// Takes in an application that has its resources already, from another arbiter; ascending.
+    pub fn adopt(&mut self, id: u64, application: Application, resources: &[usize]) -> Result<(), BadInput> {
+        let widest = application.widest(self.platform.resources);
+        let ascends = resources.windows(2).all(|pair| pair[0] < pair[1]);
+        let exist = resources.last().is_some_and(|&last| last < self.platform.resources);
+        if !(ascends && exist && resources.len() <= widest) {
+            let reason = format!("must be from 1 to {widest} of this platform, ascending");
+            return Err(BadInput::new("resources", reason));
+        }
+        self.admit(id, application)?;
+        self.ids.push(id);
+        self.placement.push(resources.to_vec());
+        Ok(())
+    }
+
+    fn admit(&mut self, id: u64, application: Application) -> Result<(), BadInput> {
         application.check(&self.platform)?;
         if self.ids.contains(&id) {
             return Err(BadInput::new("id", format!("application {id} is already there")));
@@ -32,17 +58,7 @@ impl Arbiter {
             return Err(BadInput::new("applications", format!("there are {MAX_APPLICATIONS} already")));
         }
         self.applications.push(application);
-        if let Err(error) = check_work(&self.platform, &self.applications) {
-            self.applications.pop();
-            return Err(error);
-        }
-        let others: Vec<&[usize]> = self.placement.iter().map(Vec::as_slice).collect();
-        let seed = self.seed.wrapping_add(self.joined);
-        let given = self.policy.join(&self.platform, &self.applications, &others, seed);
-        self.joined += 1;
-        self.ids.push(id);
-        self.placement.push(given);
-        Ok(&self.placement[self.placement.len() - 1])
+        check_work(&self.platform, &self.applications).inspect_err(|_| drop(self.applications.pop()))
     }
 
     /// Forgets an application; answers whether it was there.

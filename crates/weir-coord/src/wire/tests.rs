@@ -1,0 +1,135 @@
+use super::*;
+use proptest::prelude::*;
+
+fn progress() -> impl Strategy<Value = Progress> {
+    (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(a, b, c)| {
+        let mut ordered = [a, b, c];
+        ordered.sort();
+        let [done_bytes, spent_bytes, wanted_bytes] = ordered;
+        Progress { done_bytes, spent_bytes, wanted_bytes }
+    })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let hello =
+        ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, bool)>()).prop_map(|(name, numbers)| {
+            let (pid, ranks, w_iter_ns, mean_phase_bytes, rejoins) = numbers;
+            let (job, application, host) = (name.clone(), name.clone(), name);
+            Message::Hello {
+                job,
+                application,
+                host,
+                pid,
+                ranks,
+                nodes: 1,
+                w_iter_ns,
+                mean_phase_bytes,
+                rejoins,
+            }
+        });
+    let resume = (any::<(u64, Option<u64>, u64, bool)>(), progress()).prop_map(|(fields, progress)| {
+        let (phase, bytes, age_ns, granted) = fields;
+        Message::Resume { phase, bytes, age_ns, granted, progress }
+    });
+    let file = ("/\\PC{0,40}", any::<(u32, u32, u64, u32, u32)>()).prop_map(|(path, numbers)| {
+        let (ranks, nodes, bytes, fixed_aggregators, fixed_stripes) = numbers;
+        FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes }
+    });
+    let part =
+        any::<(u32, u64, u64)>().prop_map(|(target, bytes, shuffle_ns)| Part { target, bytes, shuffle_ns });
+    let targets = || prop::collection::vec(any::<u32>(), 0..40);
+    prop_oneof![
+        hello,
+        resume,
+        (any::<u64>(), file.clone()).prop_map(|(request, file)| Message::Ask { request, file }),
+        (any::<u64>(), file, targets()).prop_map(|(request, file, targets)| Message::Claim {
+            request,
+            file,
+            targets
+        }),
+        (any::<u64>(), "/\\PC{0,40}", prop::collection::vec(part, 0..40))
+            .prop_map(|(call, path, aggregators)| Message::Collect { call, path, aggregators }),
+        (any::<(u64, u32, u32)>(), targets()).prop_map(|((request, aggregators, stripes), targets)| {
+            Message::Allocated { request, aggregators, stripes, targets }
+        }),
+        any::<(u64, u32)>().prop_map(|(call, aggregator)| Message::Turn { call, aggregator }),
+        any::<(u64, u32)>().prop_map(|(call, aggregator)| Message::Served { call, aggregator }),
+        any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
+        any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
+        (any::<u64>(), progress()).prop_map(|(phase, progress)| Message::Moved { phase, progress }),
+        (any::<u64>(), 0.0..=1.0, any::<u64>()).prop_map(|(phase, share, credit_bytes)| Message::Grant {
+            phase,
+            share,
+            credit_bytes
+        }),
+        any::<(bool, String)>().prop_map(|(last, text)| Message::Status { last, text }),
+        Just(Message::Beat {}),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_message_comes_back_as_it_was(message in message(), behind in any::<Vec<u8>>()) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let length = bytes.len();
+        for cut in 0..length {
+            prop_assert_eq!(Message::decode(&bytes[..cut]), Ok(None));
+        }
+        bytes.extend(behind);
+        prop_assert_eq!(Message::decode(&bytes), Ok(Some((message, length))));
+    }
+
+    #[test]
+    fn bytes_without_sense_do_no_harm(bytes in any::<Vec<u8>>()) {
+        let _ = Message::decode(&bytes);
+    }
+
+    /// With a good head, so that the fields are looked at.
+    #[test]
+    fn fields_without_sense_do_no_harm(kind: u8, fields in any::<Vec<u8>>()) {
+        let mut bytes = (fields.len() as u32 + 2).to_le_bytes().to_vec();
+        bytes.extend([VERSION, kind]);
+        bytes.extend(&fields);
+        if let Ok(Some((message, _))) = Message::decode(&bytes) {
+            let mut again = Vec::new();
+            message.encode(&mut again);
+            prop_assert_eq!(again, bytes);
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_frame_is_said() {
+    let decode = |bytes: &[u8]| Message::decode(bytes).map(|_| ());
+    assert_eq!(decode(&[0xff; 4]), Err(WireError::TooLong { length_bytes: u32::MAX }));
+    assert_eq!(decode(&[1, 0, 1, 0]), Err(WireError::TooLong { length_bytes: 65537 }));
+    assert_eq!(decode(&[0, 0, 0, 0]), Err(WireError::Length { kind: 0 }));
+    assert_eq!(decode(&[9, 0, 0, 0, 1]), Err(WireError::Version { theirs: 1 }));
+    assert_eq!(decode(&[2, 0, 0, 0, VERSION, 200]), Err(WireError::Kind(200)));
+    assert_eq!(decode(&[3, 0, 0, 0, VERSION, 6, 0]), Err(WireError::Length { kind: 6 }));
+    assert_eq!(decode(&[2, 0, 0, 0, VERSION, 68]), Err(WireError::Length { kind: 68 }));
+}
+
+#[test]
+fn the_longest_text_fits_and_longer_ones_are_cut_between_characters() {
+    let mut bytes = Vec::new();
+    Message::Refuse { reason: "é".repeat(MAX_FRAME_BYTES) }.encode(&mut bytes);
+    let Ok(Some((Message::Refuse { reason }, _))) = Message::decode(&bytes) else { panic!("a good frame") };
+    assert_eq!(reason.len(), MAX_TEXT_BYTES);
+}
+
+#[test]
+fn a_list_is_cut_by_who_sends_and_refused_by_who_receives() {
+    let mut bytes = Vec::new();
+    let targets = vec![7; MAX_LIST + 1];
+    Message::Allocated { request: 1, aggregators: 1, stripes: 1, targets }.encode(&mut bytes);
+    let Ok(Some((Message::Allocated { targets, .. }, _))) = Message::decode(&bytes) else {
+        panic!("a good frame")
+    };
+    assert_eq!(targets, [7; MAX_LIST]);
+    let count_at = 4 + 2 + 8 + 4 + 4;
+    bytes[count_at..count_at + 2].copy_from_slice(&(MAX_LIST as u16 + 1).to_le_bytes());
+    let said = Message::decode(&bytes).unwrap_err();
+    assert_eq!(said, WireError::Value { kind: 72, what: "a list that is too long" });
+}
