@@ -32,6 +32,7 @@ pub(crate) struct Abi {
     pub(crate) status_ignore: usize,
     pub(crate) statuses_ignore: usize,
     pub(crate) undefined: c_int,
+    pub(crate) mode_sequential: c_int,
     pub(crate) err_intern: c_int,
     /// Tells the size of a predefined type from its handle alone, or 0.
     pub(crate) predefined_size: fn(Handle) -> u64,
@@ -115,6 +116,7 @@ impl Abi {
             ("MPI_STATUS_IGNORE", hex(self.status_ignore)),
             ("MPI_STATUSES_IGNORE", hex(self.statuses_ignore)),
             ("MPI_UNDEFINED", self.undefined.to_string()),
+            ("MPI_MODE_SEQUENTIAL", self.mode_sequential.to_string()),
             ("MPI_ERR_INTERN", self.err_intern.to_string()),
         ]
         .into_iter()
@@ -156,6 +158,9 @@ pmpi! {
     comm_get_parent(c"PMPI_Comm_get_parent"; parent: *mut c_void);
     type_size_x(c"PMPI_Type_size_x"; datatype: Handle, size: *mut i64);
     type_size(c"PMPI_Type_size"; datatype: Handle, size: *mut c_int);
+    type_get_extent(c"PMPI_Type_get_extent"; datatype: Handle, lower: *mut i64, extent: *mut i64);
+    file_get_position(c"PMPI_File_get_position"; fh: usize, offset: *mut i64);
+    file_get_byte_offset(c"PMPI_File_get_byte_offset"; fh: usize, offset: i64, position: *mut i64);
     get_library_version(c"PMPI_Get_library_version"; version: *mut u8, length: *mut c_int);
     query_thread(c"PMPI_Query_thread"; provided: *mut c_int);
     bcast(c"PMPI_Bcast"; buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);

@@ -3,6 +3,7 @@
 //!
 //! Nothing here allocates, fails or panics; locks are taken on the cold paths only.
 
+use super::exchange::{self, Noted};
 use super::files;
 use super::lane::{self, Access, Name, Own, Shared};
 use crate::shim::caller::{self, Caller, Thread};
@@ -40,7 +41,7 @@ impl Op {
     }
 
     #[inline(always)]
-    pub(super) fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         self.direction == Direction::Write
     }
 }
@@ -135,6 +136,10 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
     let time = pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME);
     let end = pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP);
     note_times::<A>(lane::words::<A>(), Module::Posix, call, time, end, duration);
+    if thread.caller.get() == Caller::MpiListed {
+        let start = offset.unwrap_or_else(|| word(block, POSIX_POSITION).load(Relaxed));
+        exchange::transferred(thread, block, write, start, call.bytes);
+    }
     note_offset::<A>(block, write, offset, call.bytes);
     match thread.caller.get() {
         Caller::App => {
@@ -148,7 +153,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
                 pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION),
             );
         }
-        Caller::Mpi => {
+        Caller::Mpi | Caller::MpiListed => {
             let kind = tally::POSIX_BY_MPI + usize::from(write);
             A::count(kind, block, call.bytes, call.start_ticks);
             thread.file_ticks.set(thread.file_ticks.get() + duration);
@@ -248,6 +253,12 @@ fn note_collective<A: Access>(block: &'static Block, thread: &Thread, call: &Cal
     }
 }
 
+/// Whether the next collective call on a file will be in the list.
+pub(super) fn lists_next<A: Access>(block: &Block) -> bool {
+    let next = word(block, mpiio::MPIIO_COLL_SEQUENCE).load(Relaxed).wrapping_add(1);
+    next & lane::words::<A>().collectives.stride.load(Relaxed).wrapping_sub(1) == 0
+}
+
 /// Puts a call into the list of collective calls.
 #[cold]
 #[inline(never)]
@@ -270,6 +281,8 @@ fn keep_collective<A: Access>(collectives: &Collectives, block: &Block, thread: 
     entry.bytes.store(call.bytes, Relaxed);
     entry.file_ticks.store(thread.file_ticks.get(), Relaxed);
     entry.file_bytes.store(thread.file_bytes.get(), Relaxed);
+    entry.gate_ticks.store(thread.gate_ticks.get(), Relaxed);
+    Noted::store(exchange::take(thread, call.start_ticks), entry);
     collectives.count.fetch_add(1, Relaxed);
 }
 

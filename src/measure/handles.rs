@@ -1,5 +1,6 @@
 //! From an `MPI_File` to its counters. Lookups take no lock; opening and closing do.
 
+use super::exchange::{FileView, Noted};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use weir_profile::layout::Block;
@@ -11,6 +12,9 @@ const PLACES: usize = 4096;
 pub(crate) struct Open {
     handle: AtomicUsize,
     block: AtomicPtr<Block>,
+    /// Processes that have it open together.
+    pub(crate) nranks: AtomicU64,
+    pub(crate) view: FileView,
     /// A split collective that is under way (MPI allows one per handle): when it began and what of
     /// that time was spent inside `_begin`.
     pub(crate) split: Split,
@@ -22,18 +26,23 @@ pub(crate) struct Split {
     pub(crate) bytes: AtomicU64,
     pub(crate) file_ticks: AtomicU64,
     pub(crate) file_bytes: AtomicU64,
+    /// What was noted of where its bytes lie, if it will be in the list of collective calls.
+    pub(crate) noted: Mutex<Option<Box<Noted>>>,
 }
 
 static OPEN: [Open; PLACES] = [const {
     Open {
         handle: AtomicUsize::new(0),
         block: AtomicPtr::new(std::ptr::null_mut()),
+        nranks: AtomicU64::new(0),
+        view: FileView::new(),
         split: Split {
             start_ticks: AtomicU64::new(0),
             inside_ticks: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             file_ticks: AtomicU64::new(0),
             file_bytes: AtomicU64::new(0),
+            noted: Mutex::new(None),
         },
     }
 }; PLACES];
@@ -80,8 +89,8 @@ impl Open {
     }
 }
 
-/// `MPI_File_open` returned this handle. `false` when the table is full.
-pub(crate) fn insert(handle: usize, block: &'static Block) -> bool {
+/// `MPI_File_open` on `nranks` processes returned this handle. `false` when the table is full.
+pub(crate) fn insert(handle: usize, block: &'static Block, nranks: u64, sequential: bool) -> bool {
     let mut used = WRITING.lock().unwrap_or_else(|e| e.into_inner());
     if *used >= PLACES / 4 * 3 || handle <= REMOVED {
         return false;
@@ -91,6 +100,8 @@ pub(crate) fn insert(handle: usize, block: &'static Block) -> bool {
         if found <= REMOVED || found == handle {
             *used += usize::from(found == 0);
             open.block.store(std::ptr::from_ref(block).cast_mut(), Relaxed);
+            open.nranks.store(nranks, Relaxed);
+            open.view.opened(sequential);
             open.split.start_ticks.store(0, Relaxed);
             open.handle.store(handle, Release);
             return true;

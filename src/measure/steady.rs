@@ -102,6 +102,8 @@ struct Last {
     datatype: AtomicUsize,
     count: AtomicU64,
     block: AtomicPtr<Block>,
+    /// Collective calls like it that will not be in the list, before the next that will.
+    unlisted: AtomicU64,
 }
 
 static LAST: [Last; tally::POSIX_BY_APP] = [const {
@@ -110,6 +112,7 @@ static LAST: [Last; tally::POSIX_BY_APP] = [const {
         datatype: AtomicUsize::new(0),
         count: AtomicU64::new(0),
         block: AtomicPtr::new(std::ptr::null_mut()),
+        unlisted: AtomicU64::new(0),
     }
 }; tally::POSIX_BY_APP];
 
@@ -119,6 +122,11 @@ pub(crate) fn remember(class: Class, op: &Op, same: Same, block: &'static Block)
     last.block.store(std::ptr::from_ref(block).cast_mut(), Relaxed);
     last.datatype.store(same.datatype, Relaxed);
     last.count.store(same.count, Relaxed);
+    if class == Class::Collective {
+        let sequence = word(block, MPIIO_COLL_SEQUENCE).load(Relaxed);
+        let stride = words::<Own>().collectives.stride.load(Relaxed).max(1);
+        last.unlisted.store(stride - 1 - (sequence & (stride - 1)), Relaxed);
+    }
     last.fh.store(same.fh, Relaxed);
 }
 
@@ -127,7 +135,15 @@ pub(crate) fn forget() {
     LAST.iter().for_each(|last| last.fh.store(0, Relaxed));
 }
 
-/// A blocking call of `MPI_File_*`.
+/// Whether nothing need be known of a call before it is made: it is not collective, or it will not be in
+/// the list of collective calls.
+#[inline(always)]
+pub(crate) fn needs_no_look(class: Class, op: &'static Op, fh: usize) -> bool {
+    let last = &LAST[class as usize + usize::from(op.writes())];
+    class != Class::Collective || (last.fh.load(Relaxed) == fh && last.unlisted.load(Relaxed) != 0)
+}
+
+/// A blocking call of `MPI_File_*`, of which nothing needed to be known before.
 #[inline(always)]
 pub(crate) fn mpiio(
     thread: &Thread,
@@ -156,12 +172,8 @@ pub(crate) fn mpiio(
         return false;
     }
     if class == Class::Collective {
-        let sequence = word(block, MPIIO_COLL_SEQUENCE).load(Relaxed).wrapping_add(1);
-        let stride = lane.collectives.stride.load(Relaxed);
-        if sequence & stride.wrapping_sub(1) == 0 {
-            return false;
-        }
-        Own::put(word(block, MPIIO_COLL_SEQUENCE), sequence);
+        Own::add(word(block, MPIIO_COLL_SEQUENCE), 1);
+        last.unlisted.store(last.unlisted.load(Relaxed).wrapping_sub(1), Relaxed);
         Own::add(word(block, MPIIO_F_COLL_TIME), call.duration());
         Own::add(word(block, MPIIO_F_COLL_FILE_TIME), thread.file_ticks.get());
         Own::add(word(block, MPIIO_COLL_FILE_BYTES), thread.file_bytes.get());

@@ -14,6 +14,14 @@ pub(crate) enum Caller {
     Mpi = 1,
     /// Weir: never counted.
     Weir = 2,
+    /// The MPI library, inside a collective call that will be in the list: what it moves is looked at.
+    MpiListed = 3,
+}
+
+impl Caller {
+    pub(crate) fn is_mpi(self) -> bool {
+        matches!(self, Caller::Mpi | Caller::MpiListed)
+    }
 }
 
 /// What a thread needs to know; all zero when the thread starts, and without a destructor.
@@ -27,6 +35,8 @@ pub(crate) struct Thread {
     pub(crate) file_bytes: Cell<u64>,
     /// The stack at the program's entry into MPI.
     entry: Cell<usize>,
+    /// Time held back at a gate since the collective call began that will be in the list.
+    pub(crate) gate_ticks: Cell<u64>,
 }
 
 const _: () = assert!(std::mem::size_of::<Thread>() <= 64);
@@ -76,7 +86,7 @@ impl Thread {
     /// Whether the program is calling. An error handler that left MPI by `longjmp` or an exception took
     /// the frame of the call with it, so what looks like a call of the MPI library's is the program's.
     pub(crate) fn app_calls(&self) -> bool {
-        if self.caller.get() == Caller::Mpi && arch::stack_pointer() > self.entry.get() {
+        if self.caller.get().is_mpi() && arch::stack_pointer() > self.entry.get() {
             self.caller.set(Caller::App);
         }
         self.caller.get() == Caller::App

@@ -11,6 +11,7 @@ use crate::clock::ticks;
 use crate::config;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Class, Direction, Meta, Op};
+use crate::measure::exchange::{self, Place};
 use crate::measure::files;
 use crate::measure::handles::{self, Open};
 use crate::measure::pending::{self, Pending};
@@ -23,8 +24,8 @@ use weir_profile::layout::Block;
 /// An `MPI_File`: an address in every ABI.
 type File = usize;
 type Buffer = *mut c_void;
-/// A place for an `MPI_Status`, an `MPI_Request` or a handle of any size.
-type Place = *mut c_void;
+/// Of an `MPI_Status`, an `MPI_Request` or a handle of any size.
+type Address = *mut c_void;
 
 /// What a function that this MPI does not have answers.
 #[cold]
@@ -42,21 +43,28 @@ mod small {
 /// One exported function: `$fh`, … name the arguments that `$finish` needs.
 macro_rules! data_call {
     (plain $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
-        data_call! { @ [fh n ty last] (fh: File, buf: Buffer, n: $count, ty: Handle, last: Place)
+        data_call! { @ [fh n ty last Place::Pointer] (fh: File, buf: Buffer, n: $count, ty: Handle, last: Address)
+            $p $name $s $($how)* }
+    };
+    (shared $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
+        data_call! { @ [fh n ty last Place::Shared] (fh: File, buf: Buffer, n: $count, ty: Handle, last: Address)
             $p $name $s $($how)* }
     };
     (at $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
-        data_call! { @ [fh n ty last] (fh: File, offset: i64, buf: Buffer, n: $count, ty: Handle, last: Place)
-            $p $name $s $($how)* }
+        data_call! { @ [fh n ty last Place::At(offset)]
+            (fh: File, offset: i64, buf: Buffer, n: $count, ty: Handle, last: Address) $p $name $s $($how)* }
     };
     (begin $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
-        data_call! { @ [fh n ty ty] (fh: File, buf: Buffer, n: $count, ty: Handle) $p $name $s $($how)* }
+        data_call! { @ [fh n ty ty Place::Pointer] (fh: File, buf: Buffer, n: $count, ty: Handle) $p $name $s $($how)* }
+    };
+    (shared_begin $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
+        data_call! { @ [fh n ty ty Place::Shared] (fh: File, buf: Buffer, n: $count, ty: Handle) $p $name $s $($how)* }
     };
     (at_begin $p:literal $name:ident $s:literal $count:ty, $($how:tt)*) => {
-        data_call! { @ [fh n ty ty] (fh: File, offset: i64, buf: Buffer, n: $count, ty: Handle)
+        data_call! { @ [fh n ty ty Place::At(offset)] (fh: File, offset: i64, buf: Buffer, n: $count, ty: Handle)
             $p $name $s $($how)* }
     };
-    (@ [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*)
+    (@ [$fh:ident $n:ident $ty:ident $last:ident $place:expr] ($($arg:ident: $type:ty),*)
         $p:literal $name:ident $s:literal $finish:ident $direction:ident $class:ident) => {
         real_function!(c_name!($p, stringify!($name), $s), fn($($arg: $type),*) -> c_int, {
             match i32::try_from($n) {
@@ -83,7 +91,7 @@ macro_rules! data_call {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }
-            let start = enter();
+            let start = enter_data_call(Class::$class, &OP, $fh, $place);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
             $finish::<{ Class::$class as usize }>(start, answer, &OP, $fh, $n as u64, $ty, $last as usize)
@@ -99,7 +107,7 @@ macro_rules! measured_call {
         #[inline(never)]
         unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
             let thread = Thread::current();
-            if thread.owner_calls() != 0 {
+            if thread.owner_calls() != 0 || !steady::needs_no_look(Class::$class, &OP, $fh) {
                 // SAFETY: the program's own call.
                 return unsafe { looked_at($($arg),*) };
             }
@@ -167,20 +175,20 @@ data_calls! {
     write: plain, blocking Write Independent;
     read_at: at, blocking Read Independent;
     write_at: at, blocking Write Independent;
-    read_shared: plain, blocking Read Independent;
-    write_shared: plain, blocking Write Independent;
+    read_shared: shared, blocking Read Independent;
+    write_shared: shared, blocking Write Independent;
     read_all: plain, blocking Read Collective;
     write_all: plain, blocking Write Collective;
     read_at_all: at, blocking Read Collective;
     write_at_all: at, blocking Write Collective;
-    read_ordered: plain, blocking Read Collective;
-    write_ordered: plain, blocking Write Collective;
+    read_ordered: shared, blocking Read Collective;
+    write_ordered: shared, blocking Write Collective;
     iread: plain, nonblocking Read Nonblocking;
     iwrite: plain, nonblocking Write Nonblocking;
     iread_at: at, nonblocking Read Nonblocking;
     iwrite_at: at, nonblocking Write Nonblocking;
-    iread_shared: plain, nonblocking Read Nonblocking;
-    iwrite_shared: plain, nonblocking Write Nonblocking;
+    iread_shared: shared, nonblocking Read Nonblocking;
+    iwrite_shared: shared, nonblocking Write Nonblocking;
     iread_all: plain, nonblocking Read Nonblocking;
     iwrite_all: plain, nonblocking Write Nonblocking;
     iread_at_all: at, nonblocking Read Nonblocking;
@@ -189,8 +197,8 @@ data_calls! {
     write_all_begin: begin, split_begin Write Split;
     read_at_all_begin: at_begin, split_begin Read Split;
     write_at_all_begin: at_begin, split_begin Write Split;
-    read_ordered_begin: begin, split_begin Read Split;
-    write_ordered_begin: begin, split_begin Write Split;
+    read_ordered_begin: shared_begin, split_begin Read Split;
+    write_ordered_begin: shared_begin, split_begin Write Split;
 }
 
 /// A call that has a file and other arguments but moves no data itself: `$finish` gets the file and
@@ -241,23 +249,23 @@ macro_rules! op {
 }
 
 file_calls! {
-    read_all_end: (fh: File, buf: Buffer, st: Place), [fh op!("read_all_end" Read)] split_end;
-    write_all_end: (fh: File, buf: Buffer, st: Place), [fh op!("write_all_end" Write)] split_end;
-    read_at_all_end: (fh: File, buf: Buffer, st: Place), [fh op!("read_at_all_end" Read)] split_end;
-    write_at_all_end: (fh: File, buf: Buffer, st: Place), [fh op!("write_at_all_end" Write)] split_end;
-    read_ordered_end: (fh: File, buf: Buffer, st: Place), [fh op!("read_ordered_end" Read)] split_end;
-    write_ordered_end: (fh: File, buf: Buffer, st: Place), [fh op!("write_ordered_end" Write)] split_end;
+    read_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("read_all_end" Read)] split_end;
+    write_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("write_all_end" Write)] split_end;
+    read_at_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("read_at_all_end" Read)] split_end;
+    write_at_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("write_at_all_end" Write)] split_end;
+    read_ordered_end: (fh: File, buf: Buffer, st: Address), [fh op!("read_ordered_end" Read)] split_end;
+    write_ordered_end: (fh: File, buf: Buffer, st: Address), [fh op!("write_ordered_end" Write)] split_end;
     sync: (fh: File), [fh 0] synced;
     set_size: (fh: File, size: i64), [fh 0] resized;
     preallocate: (fh: File, size: i64), [fh 0] resized;
     set_view: (fh: File, displacement: i64, etype: Handle, filetype: Handle, datarep: *const c_char, info: Handle),
-        [fh info] view_set;
+        [fh ViewArguments { displacement, etype, filetype, datarep, info }] view_set;
     set_info: (fh: File, info: Handle), [fh info] info_set;
     // Not counted, but what they do to files is the MPI library's doing.
     seek: (fh: File, offset: i64, whence: c_int), [fh 0] passed;
     seek_shared: (fh: File, offset: i64, whence: c_int), [fh 0] passed;
-    get_position_shared: (fh: File, offset: Place), [fh 0] passed;
-    get_size: (fh: File, size: Place), [fh 0] passed;
+    get_position_shared: (fh: File, offset: Address), [fh 0] passed;
+    get_size: (fh: File, size: Address), [fh 0] passed;
     set_atomicity: (fh: File, flag: c_int), [fh 0] passed;
 }
 
@@ -266,6 +274,21 @@ file_calls! {
 pub(super) fn enter() -> u64 {
     Thread::current().enter_mpi();
     ticks()
+}
+
+/// The program is about to make a data call; a collective one that will be in the list is looked at.
+fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Place) -> u64 {
+    let thread = Thread::current();
+    let collective = class == Class::Collective || class == Class::Split;
+    if !collective || !exchange::begin(thread, fh, place, op.writes()) {
+        return enter();
+    }
+    thread.enter_mpi();
+    thread.caller.set(Caller::MpiListed);
+    thread.gate_ticks.set(0);
+    let start_ticks = ticks();
+    exchange::started(thread, start_ticks);
+    start_ticks
 }
 
 /// It is back.
@@ -319,8 +342,10 @@ fn blocking<const CLASS: usize>(
     datatype: Handle,
     _status: usize,
 ) -> c_int {
-    let end_ticks = leave(Thread::current());
+    let thread = Thread::current();
+    let end_ticks = leave(thread);
     if answer != 0 {
+        exchange::take(thread, start_ticks);
         failed(fh, answer)
     } else {
         done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype)
@@ -403,6 +428,7 @@ fn split_begin<const CLASS: usize>(
     let thread = Thread::current();
     let end_ticks = leave(thread);
     if answer != 0 {
+        exchange::take(thread, start_ticks);
         return failed(fh, answer);
     }
     if let Some(Open { split, .. }) = handles::find(fh) {
@@ -411,6 +437,10 @@ fn split_begin<const CLASS: usize>(
         split.bytes.store(count.wrapping_mul(type_size(datatype)), Relaxed);
         split.file_ticks.store(thread.file_ticks.get(), Relaxed);
         split.file_bytes.store(thread.file_bytes.get(), Relaxed);
+        shield((), || {
+            let noted = exchange::take(thread, start_ticks).map(Box::new);
+            *split.noted.lock().unwrap_or_else(|e| e.into_inner()) = noted;
+        });
     }
     answer
 }
@@ -428,6 +458,17 @@ fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, fh: File, op: &'
     if start_ticks == 0 {
         return;
     }
+    shield((), || {
+        let noted = split.noted.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(mut noted) = noted {
+            if thread.file_bytes.get() > 0 {
+                noted.forget_transfers();
+            }
+            exchange::resume(thread, start_ticks, *noted);
+        }
+    });
+    // A split collective counts among the blocking ones on its file.
+    steady::forget();
     thread.file_ticks.set(thread.file_ticks.get() + split.file_ticks.load(Relaxed));
     thread.file_bytes.set(thread.file_bytes.get() + split.file_bytes.load(Relaxed));
     let bytes = split.bytes.load(Relaxed);
@@ -468,9 +509,20 @@ fn passed(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
     noted(thread, start, answer, fh, TIMED);
 }
 
-fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {
+struct ViewArguments {
+    displacement: i64,
+    etype: Handle,
+    filetype: Handle,
+    datarep: *const c_char,
+    info: Handle,
+}
+
+fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, view: ViewArguments) {
     if noted(thread, start, answer, fh, counted(MPIIO_VIEWS)).is_some() {
-        note_hints(thread, fh, info);
+        note_hints(thread, fh, view.info);
+        if let Some(open) = handles::find(fh) {
+            shield((), || open.view.set(view.displacement, view.etype, view.filetype, view.datarep));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! POSIX calls that open, close, duplicate, seek, sync, resize or map.
 
-use super::caller::{Caller, Thread, observing};
+use super::caller::{Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
@@ -76,7 +76,7 @@ open_calls! {
 fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int, start: u64) {
     let end = ticks();
     let thread = Thread::current();
-    let by_mpi = thread.caller.get() == Caller::Mpi;
+    let by_mpi = thread.caller.get().is_mpi();
     shield((), || {
         let block = if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 {
             None

@@ -138,7 +138,7 @@ fn abort(_: Handle, code: c_int, real: impl FnOnce() -> c_int) -> c_int {
 fn open(
     comm: Handle,
     name: *const c_char,
-    _mode: c_int,
+    mode: c_int,
     info: Handle,
     fh: *mut usize,
     real: impl FnOnce() -> c_int,
@@ -176,7 +176,7 @@ fn open(
         data::meta(thread, block, meta, start, end);
         // SAFETY: the call succeeded, so the handle is there.
         let handle = unsafe { *fh };
-        handles::insert(handle, block);
+        handles::insert(handle, block, size.max(0) as u64, mode & abi::current().mode_sequential != 0);
         note_hints(thread, handle, info);
     });
     answer

@@ -175,7 +175,7 @@ fn what_is_not_a_profile_is_named() {
             "part.json: not a complete profile: missing field",
         ),
         ("short.rec", b"WEIRREC\x01", "short.rec: truncated record"),
-        ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 1"),
+        ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 2"),
     ];
     for (name, bytes, expected) in cases {
         let path = scratch.0.join(name);

@@ -15,13 +15,14 @@
 //! wall-clock time.
 
 use crate::bins::BINS;
+use crate::extents::{BLOCKS_WORDS, ROWS, VIEW_WORDS};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A word of the record.
 pub type Cell = AtomicU64;
 
 /// First word of every record: `WEIRREC` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x02");
 
 /// Text of up to `8 * N` bytes, zero-padded; what does not fit is cut off at the front (the end of
 /// a path says more than its beginning).
@@ -209,6 +210,16 @@ pub struct Collective {
     pub file_ticks: Cell,
     /// Bytes this process moved to or from the file.
     pub file_bytes: Cell,
+    /// Time between start and end in which this process was held back at a gate.
+    pub gate_ticks: Cell,
+    /// Processes that have the file open together, and so make the call together; 0 when not known.
+    pub nranks: Cell,
+    /// Where the process's bytes begin, counted in bytes of its view.
+    pub first: Cell,
+    /// A [`crate::extents::View`]; all zero when it is not known where the bytes lie.
+    pub view: [Cell; VIEW_WORDS],
+    /// What this process moved, as [`crate::extents::Blocks`]; only transfers in the call's direction.
+    pub transfers: [[Cell; BLOCKS_WORDS]; ROWS],
 }
 
 /// Calls whose sequence number is a multiple of `stride` are kept; `stride` doubles when the list is full.
@@ -328,19 +339,16 @@ pub fn load_text(words: &[Cell]) -> String {
 }
 
 impl Collective {
+    fn cells(&self) -> &[Cell] {
+        // SAFETY: a `repr(C)` struct of nothing but cells.
+        unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), std::mem::size_of::<Self>() / 8)
+        }
+    }
+
     /// Becomes the call that `other` is.
     pub fn copy(&self, other: &Collective) {
-        let copy = |to: &Cell, from: &Cell| to.store(from.load(Relaxed), Relaxed);
-        copy(&self.sequence, &other.sequence);
-        copy(&self.file, &other.file);
-        for index in 0..4 {
-            copy(&self.op.0[index], &other.op.0[index]);
-        }
-        copy(&self.start_ticks, &other.start_ticks);
-        copy(&self.end_ticks, &other.end_ticks);
-        copy(&self.bytes, &other.bytes);
-        copy(&self.file_ticks, &other.file_ticks);
-        copy(&self.file_bytes, &other.file_bytes);
+        self.cells().iter().zip(other.cells()).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
     }
 }
 

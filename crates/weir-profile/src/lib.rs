@@ -8,6 +8,7 @@ pub mod bins;
 mod calls;
 pub mod counters;
 mod error;
+pub mod extents;
 mod fate;
 mod files;
 pub mod job;

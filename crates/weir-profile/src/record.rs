@@ -7,6 +7,7 @@
 use crate::bins::BINS;
 use crate::counters::Module;
 use crate::error::Error;
+use crate::extents::{Access, Blocks, View};
 use crate::layout::{self, *};
 use crate::phases::Span;
 use crate::tally;
@@ -53,15 +54,16 @@ impl Clock {
 }
 
 /// A copy of a record's words, seen through the structs of the layout.
-struct Words(Vec<Cell>);
+struct Words(Box<[Cell]>);
 
 impl Words {
     /// Copies whole words from the front of a source, `bytes` at most; what is not there is missing.
     fn copy(mut source: impl Read, bytes: usize) -> std::io::Result<Words> {
-        let mut cells: Vec<Cell> = std::iter::repeat_with(|| Cell::new(0)).take(bytes / 8).collect();
-        // SAFETY: as many bytes as the cells have, which nobody else sees; every byte is valid in them.
+        // Zeroed by the system, not word by word: this runs in the program's time, once for each rank.
+        let mut words = vec![0u64; bytes / 8];
+        // SAFETY: as many bytes as the words have; every byte is valid in them.
         let room =
-            unsafe { std::slice::from_raw_parts_mut(cells.as_mut_ptr().cast::<u8>(), 8 * cells.len()) };
+            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), 8 * words.len()) };
         let mut filled = 0;
         while filled < room.len() {
             match source.read(&mut room[filled..]) {
@@ -71,8 +73,11 @@ impl Words {
                 Err(error) => return Err(error),
             }
         }
-        cells.truncate(filled / 8);
-        Ok(Words(cells))
+        words.truncate(filled / 8);
+        let words = Box::into_raw(words.into_boxed_slice());
+        // SAFETY: a cell has the size, alignment and values of the word it is made of, and this is the only
+        // pointer to them.
+        Ok(Words(unsafe { Box::from_raw(words as *mut [Cell]) }))
     }
 
     /// A struct of the layout at a byte offset; `None` when the record ends before it does.
@@ -276,6 +281,13 @@ pub struct Collective {
     pub bytes: u64,
     pub file_ns: u64,
     pub file_bytes: u64,
+    pub gate_ns: u64,
+    /// Processes that made the call together; 0 when not known.
+    pub nranks: u64,
+    /// Where the process's bytes lie, if that is known.
+    pub access: Option<Access>,
+    /// What the process moved itself.
+    pub transfers: Vec<Blocks>,
 }
 
 /// One bin of the series.
@@ -433,15 +445,23 @@ impl Record {
         collectives.list[..load(&collectives.count) as usize].iter().map(move |call| {
             let start_ns = clock.moment_ns(load(&call.start_ticks));
             let end_ns = clock.moment_ns(load(&call.end_ticks)).max(start_ns);
+            let bytes = load(&call.bytes);
+            let file_ns = clock.duration_ns(load(&call.file_ticks)).min(end_ns - start_ns);
+            let view = View::from_words(call.view.each_ref().map(load));
+            let rows = call.transfers.iter().map(|row| Blocks::from_words(row.each_ref().map(load)));
             Collective {
                 sequence: load(&call.sequence),
                 file: load(&call.file),
                 op: call.op.get(),
                 start_ns,
                 end_ns,
-                bytes: load(&call.bytes),
-                file_ns: clock.duration_ns(load(&call.file_ticks)).min(end_ns - start_ns),
+                bytes,
+                file_ns,
                 file_bytes: load(&call.file_bytes),
+                gate_ns: clock.duration_ns(load(&call.gate_ticks)).min(end_ns - start_ns - file_ns),
+                nranks: load(&call.nranks),
+                access: view.map(|view| Access { view, first: load(&call.first), bytes }),
+                transfers: rows.filter(|row| row.bytes > 0).collect(),
             }
         })
     }

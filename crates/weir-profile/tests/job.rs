@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio, posix};
 use weir_profile::job::{find, merge_folder};
-use weir_profile::layout::{Ended, Header};
+use weir_profile::layout::{Ended, Header, MAGIC};
 use weir_profile::profile::{Fate, Profile, Value};
 use weir_profile::tally::POSIX_BY_APP;
 use weir_profile::{Error, finish_job};
@@ -212,7 +212,8 @@ fn every_end_has_its_name() {
     let mut elsewhere = checkpointing(5, 8);
     elsewhere.ended(Ended::Running, 0, 9.5).text(offset_of!(Header, host), 8, "another-host");
     elsewhere.write(&scratch.job());
-    fs::write(scratch.job().join("6-host-99-0.rec"), b"WEIRREC\x01 and then the disk was full").unwrap();
+    let cut_short = [&MAGIC.to_le_bytes(), b" and then the disk was full".as_slice()].concat();
+    fs::write(scratch.job().join("6-host-99-0.rec"), cut_short).unwrap();
 
     let merged = merge_folder(&scratch.job(), false).unwrap();
     check_schema(&merged.profile);
