@@ -9,7 +9,7 @@ use crate::measure::activity;
 use crate::measure::lane::{Own, Shared};
 use crate::shim::caller::Thread;
 use crate::shim::shield::shield;
-use crate::{abi, measure, profile};
+use crate::{abi, gate, measure, profile};
 use std::ffi::{CStr, c_char, c_double, c_int};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -44,6 +44,7 @@ pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
         } else {
             activity::begin_marked::<Shared>(number);
         }
+        gate::phase_begins();
         0
     })
 }
@@ -60,6 +61,7 @@ pub extern "C" fn weir_phase_end() -> c_int {
         } else {
             activity::end_marked::<Shared>();
         }
+        gate::phase_ends();
         0
     })
 }

@@ -1,8 +1,14 @@
 //! The `WEIR_*` variables: read once when armed, a bad value gets one line and its default.
 
 use crate::profile;
+use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use weir_coord::PolicyKind;
+use weir_coord::address::Choice;
+use weir_coord::auth::Key;
+use weir_coord::election::{self, Way};
+use weir_coord::server::Settings;
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,10 +19,38 @@ pub(crate) struct Config {
     pub(crate) phase_gap_ns: u64,
     pub(crate) max_files: usize,
     pub(crate) signals: bool,
+    /// `None`: the program is only measured.
+    pub(crate) coordinator: Option<Choice>,
+    pub(crate) key: Option<PathBuf>,
+    /// What this job does if it is elected to coordinate.
+    pub(crate) policy: PolicyKind,
+    pub(crate) gate: Gate,
+    /// Files that are held back; all if there are none.
+    pub(crate) gate_paths: Vec<String>,
+    pub(crate) max_wait_ns: u64,
 }
 
-const DEFAULT: Config =
-    Config { include: Vec::new(), exclude: Vec::new(), phase_gap_ns: 0, max_files: 2048, signals: true };
+/// Whose I/O is held back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Gate {
+    Off,
+    Mpi,
+    All,
+}
+
+const DEFAULT: Config = Config {
+    include: Vec::new(),
+    exclude: Vec::new(),
+    phase_gap_ns: 0,
+    max_files: 2048,
+    signals: true,
+    coordinator: None,
+    key: None,
+    policy: PolicyKind::Weir,
+    gate: Gate::Mpi,
+    gate_paths: Vec::new(),
+    max_wait_ns: 60_000_000_000,
+};
 
 static CONFIG: RwLock<Config> = RwLock::new(DEFAULT);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
@@ -34,6 +68,11 @@ const KNOWN: &[&str] = &[
     "WEIR_DISABLE",
     "WEIR_VERBOSE",
     "WEIR_LIB",
+    "WEIR_COORDINATOR",
+    "WEIR_KEY",
+    "WEIR_POLICY",
+    "WEIR_GATE",
+    "WEIR_MAX_WAIT",
 ];
 
 pub(crate) fn get<R>(look: impl FnOnce(&Config) -> R) -> R {
@@ -90,11 +129,70 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
         v.parse().ok().filter(|n| (1..=65536).contains(n)).map(|n| config.max_files = n).is_some()
     });
     setting("WEIR_SIGNALS", "on or off", "on", &mut |v| flag(v).map(|on| config.signals = on).is_some());
+    setting(
+        "WEIR_COORDINATOR",
+        "off, elect, elect:/directory, unix:/path or tcp://host:port",
+        "off",
+        &mut |v| {
+            let choice = v.parse().ok();
+            config.coordinator = choice.clone().filter(|choice| *choice != Choice::Off);
+            choice.is_some()
+        },
+    );
+    setting("WEIR_KEY", "the path of a file", "none", &mut |v| {
+        config.key = Some(v.into());
+        true
+    });
+    setting("WEIR_POLICY", "a policy such as weir, set10, fair or exclusive", "weir", &mut |v| {
+        v.parse().map(|policy| config.policy = policy).is_ok()
+    });
+    setting("WEIR_GATE", "mpi, all or off, and paths behind a colon", "mpi", &mut |v| {
+        let (kind, rest) = v.split_once(':').unwrap_or((v, ""));
+        let gate = match kind {
+            "off" => Gate::Off,
+            "mpi" => Gate::Mpi,
+            "all" => Gate::All,
+            _ => return false,
+        };
+        (config.gate, config.gate_paths) = (gate, paths(rest));
+        true
+    });
+    setting("WEIR_MAX_WAIT", "a time such as 60, 500ms or 2s", "60", &mut |v| {
+        seconds(v).map(|s| config.max_wait_ns = (s * 1e9) as u64).is_some()
+    });
     for name in ["WEIR_VERBOSE", "WEIR_DISABLE"] {
         setting(name, "0 or 1", "0", &mut |v| flag(v).is_some());
     }
     (config, complaints)
 }
+
+/// How this job finds its coordinator.
+pub(crate) fn coordinator_way() -> Result<Way, String> {
+    let (choice, key, policy) = get(|c| (c.coordinator.clone(), c.key.clone(), c.policy));
+    match choice {
+        Some(Choice::Service(address)) => {
+            let key = key.map(|path| Key::read(&path)).transpose()?;
+            Ok(Way::Service { address, key })
+        }
+        Some(Choice::Elect(directory)) => {
+            let own = profile::identity();
+            let settings = Settings {
+                policy,
+                max_connections: MOST_CONNECTIONS,
+                title: format!("job {} ({}, pid {})", own.job, own.application, std::process::id()),
+                ..Settings::default()
+            };
+            // A directory that was named is one that other nodes see too.
+            let network_host = directory.is_some().then(|| own.host.clone());
+            let directory = directory.unwrap_or_else(election::default_directory);
+            Ok(Way::Elect { directory, network_host, settings })
+        }
+        Some(Choice::Off) | None => Err("WEIR_COORDINATOR is off".into()),
+    }
+}
+
+/// Nodes of jobs that a coordinator inside a program serves at most; many systems allow 1,024 descriptors.
+const MOST_CONNECTIONS: usize = 960;
 
 fn flag(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
@@ -158,9 +256,20 @@ mod tests {
             ("WEIR_MAX_FILES", "1e3"),
             ("WEIR_SIGNALS", "maybe"),
             ("WEIR_VERBOSE", "2"),
+            ("WEIR_COORDINATOR", "somewhere"),
+            ("WEIR_COORDINATOR", "tcp://nowhere"),
+            ("WEIR_POLICY", "best"),
+            ("WEIR_GATE", "posix"),
+            ("WEIR_MAX_WAIT", "0"),
         ] {
             assert_eq!(parse_one(name, value).1.len(), 1, "{name}={value}");
         }
+    }
+
+    #[test]
+    fn a_gate_may_be_for_some_paths_only() {
+        let (config, complaints) = parse_one("WEIR_GATE", "all:/scratch:/work/*");
+        assert_eq!((config.gate, config.gate_paths.len(), complaints.len()), (Gate::All, 2, 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod arch;
 mod capi;
 mod clock;
 mod config;
+mod gate;
 mod lifecycle;
 mod measure;
 mod profile;

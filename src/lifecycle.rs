@@ -7,7 +7,7 @@
 use crate::clock::{self, Moment};
 use crate::shim::caller;
 use crate::shim::shield;
-use crate::{abi, config, measure, profile};
+use crate::{abi, config, gate, measure, profile};
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
@@ -83,8 +83,9 @@ fn ensure_armed(model: Model) {
     });
     let generation = GENERATION.fetch_add(1, AcqRel) + 1;
     // The owner's paths read the cycle counter; where that does not tick evenly nobody is the owner.
+    let gated = gate::arm();
     if clock::counts_cycles() {
-        caller::take_ownership(generation);
+        caller::take_ownership(generation, !gated);
     } else {
         caller::drop_ownership();
     }
@@ -104,6 +105,7 @@ fn ensure_armed(model: Model) {
 extern "C" fn in_forked_child() {
     STATE.store(INERT, Relaxed);
     OPEN_INITS.store(0, Relaxed);
+    gate::forget();
     measure::forget();
 }
 
@@ -122,6 +124,7 @@ pub(crate) fn finalising() -> bool {
 
 /// The real finalisation has returned.
 pub(crate) fn finalised() {
+    gate::leave();
     profile::write();
     measure::forget();
     STATE.store(OFF, Release);
@@ -141,6 +144,7 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
 pub(crate) fn exiting(code: c_int) {
     if STATE.compare_exchange(ARMED, OFF, AcqRel, Relaxed).is_ok() {
         shield::shield((), || {
+            gate::leave();
             profile::mark_end(Ended::Exited, code);
             measure::save();
         });

@@ -114,6 +114,11 @@ fn current(bursts: &Bursts) -> &Burst {
     &bursts.list[last.min(BURSTS - 1)]
 }
 
+/// Of the burst under way, this long was spent at the gate.
+pub(super) fn waited<A: Access>(ticks: u64) {
+    current(&words::<A>().bursts).wait_ticks.fetch_add(ticks, Relaxed);
+}
+
 fn add_to_burst(burst: &Burst, write: bool, bytes: u64) {
     burst.calls.fetch_add(1, Relaxed);
     if write { &burst.bytes_written } else { &burst.bytes_read }.fetch_add(bytes, Relaxed);

@@ -146,6 +146,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
             let kind = tally::POSIX_BY_APP + usize::from(write);
             A::count(kind, block, call.bytes, call.start_ticks);
             A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+            note_wait::<A>(thread);
             note_duration::<A>(
                 kind,
                 block,
@@ -235,6 +236,7 @@ fn mpiio_in<A: Access>(block: &'static Block, thread: &Thread, class: Class, cal
         note_collective::<A>(block, thread, call, inside_ticks);
     }
     A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+    note_wait::<A>(thread);
     note_duration::<A>(kind, block, call, pick(block, write, MPIIO_READ_ATTENTION, MPIIO_WRITE_ATTENTION));
 }
 
@@ -370,8 +372,18 @@ pub(crate) fn activity(thread: &Thread, start_ticks: u64, end_ticks: u64) {
     }
     if thread.owns_lane() {
         Own::activity(true, start_ticks, end_ticks, 0);
+        note_wait::<Own>(thread);
     } else {
         Shared::activity(true, start_ticks, end_ticks, 0);
+        note_wait::<Shared>(thread);
+    }
+}
+
+/// The time that the call was held back at the gate goes to the burst it belongs to.
+fn note_wait<A: Access>(thread: &Thread) {
+    let waited_ticks = thread.gate_ticks.replace(0);
+    if waited_ticks > 0 {
+        super::activity::waited::<A>(waited_ticks);
     }
 }
 

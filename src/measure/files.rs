@@ -2,6 +2,7 @@
 
 use super::record;
 use crate::config;
+use crate::gate;
 use crate::shim::shield::shield;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
@@ -253,7 +254,7 @@ fn is_under(directory: &str, path: &str) -> bool {
 }
 
 /// A directory matches what is in it; with a `*`, the whole path must match.
-fn matches(pattern: &str, path: &str) -> bool {
+pub(crate) fn matches(pattern: &str, path: &str) -> bool {
     if pattern.contains('*') { glob(pattern.as_bytes(), path.as_bytes()) } else { is_under(pattern, path) }
 }
 
@@ -299,6 +300,7 @@ pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
         };
         name.hash.store(key, Relaxed);
         store_text(&name.words, path);
+        gate::note_file(index, path);
         registry.files.insert(key, Known::new(index));
         record::with_header(|h| h.files.store(index + 1, Relaxed));
     }

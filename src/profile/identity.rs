@@ -87,6 +87,11 @@ fn size_from_environment() -> Option<u64> {
     first_number(&["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "FLUX_JOB_SIZE"])
 }
 
+/// What the launcher says.
+pub(crate) fn ranks_on_this_node() -> Option<u64> {
+    first_number(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"])
+}
+
 fn host() -> String {
     let mut name = [0u8; 256];
     // SAFETY: a buffer and its size.

@@ -35,7 +35,7 @@ pub(crate) struct Thread {
     pub(crate) file_bytes: Cell<u64>,
     /// The stack at the program's entry into MPI.
     entry: Cell<usize>,
-    /// Time held back at a gate since the collective call began that will be in the list.
+    /// Time spent at the gate since the last call was counted.
     pub(crate) gate_ticks: Cell<u64>,
 }
 
@@ -50,28 +50,33 @@ impl Thread {
     }
 }
 
-/// What `Thread::mode` is when the owner of the first lane runs the program's own code.
+/// What the first two fields are, as one number, when the owner of the first lane runs the program's own code.
 static OWNER: AtomicU64 = AtomicU64::new(u64::MAX);
+/// The same while the owner may take the hot path; a gate closes it.
+static SWIFT_OWNER: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// This thread owns the first lane from now on.
-pub(crate) fn take_ownership(generation: u32) {
+/// This thread owns the first lane from now on, and takes the hot path if it may.
+pub(crate) fn take_ownership(generation: u32, swift: bool) {
     Thread::current().own_generation.set(generation);
-    OWNER.store(u64::from(generation) << 32, Relaxed);
+    let owner = u64::from(generation) << 32;
+    OWNER.store(owner, Relaxed);
+    SWIFT_OWNER.store(if swift { owner } else { u64::MAX }, Relaxed);
 }
 
 /// Nobody owns the first lane.
 pub(crate) fn drop_ownership() {
     OWNER.store(u64::MAX, Relaxed);
+    SWIFT_OWNER.store(u64::MAX, Relaxed);
 }
 
 impl Thread {
     /// Who calls, for the owner of the first lane: 0 for the program, 1 for the MPI library. Any other
-    /// value: look closer.
+    /// value, or when calls have to pass a gate: look closer.
     #[inline(always)]
     pub(crate) fn owner_calls(&self) -> u64 {
         // SAFETY: the first two fields are four bytes each, aligned to eight together.
         let mode = unsafe { std::ptr::from_ref(self).cast::<u64>().read() };
-        mode.wrapping_sub(OWNER.load(Relaxed))
+        mode.wrapping_sub(SWIFT_OWNER.load(Relaxed))
     }
 
     /// The program calls MPI.

@@ -5,6 +5,7 @@ use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::arch;
 use crate::clock::ticks;
+use crate::gate;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Direction, Op};
 use crate::measure::{files, steady};
@@ -33,9 +34,16 @@ fn if_given(offset: i64) -> Option<u64> {
     if offset < 0 { None } else { Some(offset as u64) }
 }
 
-/// Rows `function(arguments): direction, offset`. The first argument is the descriptor.
+/// Bytes that a list of buffers asks for.
+fn total(list: *const iovec, count: c_int) -> u64 {
+    let count = usize::try_from(count).unwrap_or(0).min(libc::UIO_MAXIOV as usize);
+    // SAFETY: the program passes that many; a list that the kernel would refuse is not read beyond its limit.
+    (0..count).map(|i| unsafe { (*list.add(i)).iov_len as u64 }).fold(0, u64::saturating_add)
+}
+
+/// Rows `function(arguments): direction, offset, bytes asked for`. The first argument is the descriptor.
 macro_rules! data_calls {
-    ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*): $direction:ident, $offset:expr;)+) => {$(
+    ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*): $direction:ident, $offset:expr, $bytes:expr;)+) => {$(
         mod $name {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
@@ -77,9 +85,11 @@ macro_rules! data_calls {
             #[cold]
             #[inline(never)]
             unsafe extern "C" fn looked_at($fd: c_int $(, $arg: $type)*) -> ssize_t {
-                if Thread::current().caller.get() != Caller::Weir
+                let thread = Thread::current();
+                if thread.caller.get() != Caller::Weir
                     && let Some(block) = files::of_fd(Module::Posix, $fd)
                 {
+                    let _pass = if gate::is_on() { Some(gate::admit(thread, block, $bytes)) } else { None };
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let moved = unsafe { real($fd $(, $arg)*) };
@@ -93,26 +103,26 @@ macro_rules! data_calls {
 }
 
 data_calls! {
-    read(fd: c_int, buf: *mut c_void, n: size_t): Read, None;
-    write(fd: c_int, buf: *const c_void, n: size_t): Write, None;
-    pread(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t): Read, Some(offset as u64);
-    pwrite(fd: c_int, buf: *const c_void, n: size_t, offset: off_t): Write, Some(offset as u64);
-    pread64(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t): Read, Some(offset as u64);
-    pwrite64(fd: c_int, buf: *const c_void, n: size_t, offset: off64_t): Write, Some(offset as u64);
-    readv(fd: c_int, iov: *const iovec, n: c_int): Read, None;
-    writev(fd: c_int, iov: *const iovec, n: c_int): Write, None;
-    preadv(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Read, Some(offset as u64);
-    pwritev(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Write, Some(offset as u64);
-    preadv64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Read, Some(offset as u64);
-    pwritev64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Write, Some(offset as u64);
-    preadv2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Read, if_given(offset);
-    pwritev2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Write, if_given(offset);
-    preadv64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Read, if_given(offset);
-    pwritev64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Write, if_given(offset);
+    read(fd: c_int, buf: *mut c_void, n: size_t): Read, None, n as u64;
+    write(fd: c_int, buf: *const c_void, n: size_t): Write, None, n as u64;
+    pread(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t): Read, Some(offset as u64), n as u64;
+    pwrite(fd: c_int, buf: *const c_void, n: size_t, offset: off_t): Write, Some(offset as u64), n as u64;
+    pread64(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t): Read, Some(offset as u64), n as u64;
+    pwrite64(fd: c_int, buf: *const c_void, n: size_t, offset: off64_t): Write, Some(offset as u64), n as u64;
+    readv(fd: c_int, iov: *const iovec, n: c_int): Read, None, total(iov, n);
+    writev(fd: c_int, iov: *const iovec, n: c_int): Write, None, total(iov, n);
+    preadv(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Read, Some(offset as u64), total(iov, n);
+    pwritev(fd: c_int, iov: *const iovec, n: c_int, offset: off_t): Write, Some(offset as u64), total(iov, n);
+    preadv64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Read, Some(offset as u64), total(iov, n);
+    pwritev64(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t): Write, Some(offset as u64), total(iov, n);
+    preadv2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Read, if_given(offset), total(iov, n);
+    pwritev2(fd: c_int, iov: *const iovec, n: c_int, offset: off_t, flags: c_int): Write, if_given(offset), total(iov, n);
+    preadv64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Read, if_given(offset), total(iov, n);
+    pwritev64v2(fd: c_int, iov: *const iovec, n: c_int, offset: off64_t, flags: c_int): Write, if_given(offset), total(iov, n);
     // What `-D_FORTIFY_SOURCE` makes of read and pread.
-    __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t): Read, None;
-    __pread_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t, room: size_t): Read, Some(offset as u64);
-    __pread64_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t, room: size_t): Read, Some(offset as u64);
+    __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t): Read, None, n as u64;
+    __pread_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off_t, room: size_t): Read, Some(offset as u64), n as u64;
+    __pread64_chk(fd: c_int, buf: *mut c_void, n: size_t, offset: off64_t, room: size_t): Read, Some(offset as u64), n as u64;
 }
 
 /// A data call returned `moved` bytes, or an error; passes that on. Its arguments fit into registers, so
@@ -145,6 +155,8 @@ struct Asynchronous {
     direction: Direction,
     offset: u64,
     start_ticks: u64,
+    /// Of the gate; over when the call is.
+    _pass: Option<gate::Pass>,
 }
 
 static ASYNCHRONOUS: Mutex<Vec<Asynchronous>> = Mutex::new(Vec::new());
@@ -158,15 +170,18 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
         return;
     }
     // SAFETY: the program passes a valid control block.
-    let (fd, offset) = unsafe { ((*control).aio_fildes, (*control).aio_offset) };
+    let (fd, offset, bytes) =
+        unsafe { ((*control).aio_fildes, (*control).aio_offset, (*control).aio_nbytes as u64) };
     let Some(block) = files::of_fd(Module::Posix, fd) else { return };
+    let pass = gate::is_on().then(|| gate::admit(Thread::current(), block, bytes));
     shield((), || {
         let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());
         let control = control.addr();
         // One that was never asked for its result is used again.
         list.retain(|a| a.control != control);
         if list.len() < MOST_ASYNCHRONOUS {
-            list.push(Asynchronous { control, block, direction, offset: offset.max(0) as u64, start_ticks });
+            let offset = offset.max(0) as u64;
+            list.push(Asynchronous { control, block, direction, offset, start_ticks, _pass: pass });
         }
     });
 }

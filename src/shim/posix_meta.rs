@@ -5,6 +5,7 @@ use super::posix::missing;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::clock::ticks;
+use crate::gate;
 use crate::measure::data::{self, Meta};
 use crate::measure::files;
 use crate::profile;
@@ -95,9 +96,10 @@ fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int
     });
 }
 
-/// Rows `function(descriptor, …) -> answer: what to count, and what else follows from the answer`.
+/// Rows `function(descriptor, …) -> answer: whether it waits at the gate, what to count, and what else follows
+/// from the answer`. A sync moves data.
 macro_rules! fd_calls {
-    ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr, $then:expr;)+) => {$(
+    ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $answer:ty: $waits:literal, $meta:expr, $then:expr;)+) => {$(
         mod $name {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
@@ -105,6 +107,7 @@ macro_rules! fd_calls {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = files::of_fd(Module::Posix, $fd) {
+                    let _pass = ($waits && gate::is_on()).then(|| gate::admit(Thread::current(), block, 0));
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let answer = unsafe { real($fd $(, $arg)*) };
@@ -125,16 +128,16 @@ macro_rules! fd_calls {
 }
 
 fd_calls! {
-    lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t:
+    lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t: false,
         counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
-    lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t:
+    lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t: false,
         counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
-    fsync(fd: c_int) -> c_int:
+    fsync(fd: c_int) -> c_int: true,
         counted(POSIX_FSYNCS), |thread, _, _, start, end| data::activity(thread, start, end);
-    fdatasync(fd: c_int) -> c_int:
+    fdatasync(fd: c_int) -> c_int: true,
         counted(POSIX_FDSYNCS), |thread, _, _, start, end| data::activity(thread, start, end);
-    ftruncate(fd: c_int, size: off_t) -> c_int: counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
-    ftruncate64(fd: c_int, size: off64_t) -> c_int: counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
+    ftruncate(fd: c_int, size: off_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
+    ftruncate64(fd: c_int, size: off64_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
 }
 
 mod close {

@@ -11,7 +11,7 @@ use crate::clock::ticks;
 use crate::lifecycle::{self, Model, armed};
 use crate::measure::data::{self, Meta};
 use crate::measure::{files, handles, pending, steady};
-use crate::{measure, profile};
+use crate::{gate, measure, profile};
 use std::ffi::{c_char, c_int, c_void};
 use weir_profile::counters::{Module, mpiio::*};
 use weir_profile::layout::{Block, Ended};
@@ -177,6 +177,7 @@ fn open(
         // SAFETY: the call succeeded, so the handle is there.
         let handle = unsafe { *fh };
         handles::insert(handle, block, size.max(0) as u64, mode & abi::current().mode_sequential != 0);
+        gate::file_opened();
         note_hints(thread, handle, info);
     });
     answer
@@ -218,6 +219,7 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     let end = ticks();
     thread.caller.set(Caller::App);
     if let Some(block) = block {
+        gate::file_closed();
         let meta = Meta {
             first: MPIIO_F_CLOSE_START_TIMESTAMP,
             last: MPIIO_F_CLOSE_END_TIMESTAMP,

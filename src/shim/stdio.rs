@@ -5,6 +5,7 @@ use super::posix::missing;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::clock::ticks;
+use crate::gate;
 use crate::lifecycle::armed;
 use crate::measure::data::{self, Call, Direction, Meta, Op};
 use crate::measure::{files, steady};
@@ -84,9 +85,13 @@ macro_rules! data_calls {
             #[inline(never)]
             unsafe extern "C" fn measured($($arg: $type),*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
+                    let mut pass = if gate::is_on() { Some(gate::admit(Thread::current(), block, 0)) } else { None };
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let $result = unsafe { real($($arg),*) };
+                    if let (Some(pass), Some(bytes)) = (&mut pass, $bytes) {
+                        pass.charge(bytes);
+                    }
                     done(block, &OP, start, $bytes);
                     return $result;
                 }

@@ -30,4 +30,6 @@ pub mod tokens;
 mod turns;
 pub mod wire;
 
+pub use weir_engine::sharing::PolicyKind;
+
 pub use socket::{Waker, now_ns, ring};

@@ -80,6 +80,23 @@ pub struct Dropped {
     pub handles: Cell,
 }
 
+/// What happened at the gate.
+#[repr(C)]
+pub struct GateCounts {
+    /// Requests of this process that were held back, and for how long.
+    pub waits: Cell,
+    pub wait_ticks: Cell,
+    /// Of these, those that reached `WEIR_MAX_WAIT`.
+    pub limits: Cell,
+    /// Those that went on because there was nobody to ask.
+    pub alone: Cell,
+    /// What the leader of a node heard: that the job has to wait, that the coordinator was lost, and that there
+    /// was none for so long that everybody went on.
+    pub holds: Cell,
+    pub losses: Cell,
+    pub opens: Cell,
+}
+
 /// The first 4 KiB.
 #[repr(C)]
 pub struct Header {
@@ -124,7 +141,12 @@ pub struct Header {
     pub weir_version: Text<4>,
     /// What blew the fuse, or another one-line note.
     pub note: Text<32>,
-    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 2 - 8 - 16 - 16 - 32 - 4 - 32],
+    pub gate: GateCounts,
+    /// The coordinator's policy; empty for a process that never met one.
+    pub policy: Text<4>,
+    /// Why there was no coordination.
+    pub gate_note: Text<32>,
+    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 2 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32],
 }
 const HEADER_WORDS: usize = 512;
 

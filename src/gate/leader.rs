@@ -1,0 +1,300 @@
+//! The thread that speaks with the coordinator for all ranks of the job on a node. With all signals
+//! blocked, it never calls MPI, and it has a table of descriptors of its own.
+
+use super::page::{CLOSED, OPEN, Page, SILENT_NS, Sum};
+use super::watch::{Change, Watch};
+use super::{Presence, explain, note};
+use crate::config;
+use crate::measure;
+use crate::profile;
+use crate::shim::shield::shield;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+use weir_coord::client::{Identity, Word};
+use weir_coord::election::{Member, Way};
+use weir_coord::history::{Habits, History, Key};
+use weir_coord::{Waker, now_ns, ring};
+
+/// Whether this process has the thread, and whether it is to end.
+static RUNNING: Mutex<bool> = Mutex::new(false);
+static ENDED: Condvar = Condvar::new();
+static LEAVING: AtomicBool = AtomicBool::new(false);
+/// When it was last tried.
+static TRIED_NS: AtomicU64 = AtomicU64::new(0);
+const TRY_AGAIN_NS: u64 = 200_000_000;
+
+/// How often it looks at the page: while credit is limited, in a phase, while held, and in between.
+const LIMITED: Duration = Duration::from_millis(2);
+const IN_PHASE: Duration = Duration::from_millis(5);
+const HELD: Duration = Duration::from_millis(50);
+const BETWEEN: Duration = Duration::from_millis(100);
+/// How often it looks whether all ranks are alive.
+const ROLL_CALL_NS: u64 = 250_000_000;
+
+const STACK_BYTES: usize = 1 << 20;
+
+/// Makes this process the leader, unless there is one.
+pub(super) fn start(presence: &'static Presence) {
+    let now = now_ns();
+    let tried_ns = TRIED_NS.swap(now, AcqRel);
+    if tried_ns != 0 && now.saturating_sub(tried_ns) < TRY_AGAIN_NS {
+        TRIED_NS.store(tried_ns, Release);
+        return;
+    }
+    let mut running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+    if *running {
+        return;
+    }
+    LEAVING.store(false, Release);
+    let builder = std::thread::Builder::new().name("weir".into()).stack_size(STACK_BYTES);
+    let work = move || {
+        shield((), || lead(presence));
+        *RUNNING.lock().unwrap_or_else(|e| e.into_inner()) = false;
+        ENDED.notify_all();
+    };
+    *running = with_signals_blocked(|| builder.spawn(work)).is_ok();
+}
+
+/// The new thread starts with the signals blocked that its maker has blocked.
+fn with_signals_blocked<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: all-zero is a valid set, and the sets outlive the calls.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let answer = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        answer
+    }
+}
+
+/// Ends the thread, if there is one, and waits for that for a while.
+pub(super) fn stop(presence: &Presence, limit: Duration) {
+    let running = RUNNING.lock().unwrap_or_else(|e| e.into_inner());
+    if *running {
+        LEAVING.store(true, Release);
+        let _ = ring(&presence.place.bell());
+        let _ = ENDED.wait_timeout_while(running, limit, |running| *running);
+    }
+    TRIED_NS.store(0, Release);
+}
+
+/// In a forked child there is no such thread.
+pub(super) fn forget() {
+    TRIED_NS.store(0, Release);
+    if let Ok(mut running) = RUNNING.try_lock() {
+        *running = false;
+    }
+}
+
+/// Gives this thread a table of descriptors of its own: the program may close any number it likes, and
+/// its children inherit nothing of ours. Where that is not permitted the thread does without.
+fn own_descriptors() {
+    // SAFETY: concerns this thread alone.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return;
+    }
+    // What the program has open would stay open here after it has closed it.
+    let Ok(entries) = std::fs::read_dir("/proc/thread-self/fd") else { return };
+    let open: Vec<i32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // SAFETY: this thread's own table, in which nothing is used yet.
+        unsafe { libc::close(fd) };
+    }
+}
+
+fn lead(presence: &Presence) {
+    own_descriptors();
+    let page = presence.attached.page;
+    // The page that others find is another one: then they lead themselves.
+    if !presence.attached.is_at(&presence.place) {
+        return;
+    }
+    let Ok(Some(_lock)) = presence.place.try_lead() else { return };
+    page.beat_ns.store(now_ns(), Release);
+    let member = Waker::at(&presence.place.bell())
+        .map_err(|error| format!("{}: {error}", presence.place.bell().display()))
+        .and_then(|waker| {
+            let (way, identity) = introduction()?;
+            Member::new(way, identity, waker).map_err(|error| format!("epoll: {error}"))
+        });
+    match member {
+        Ok(member) => Leader::new(page, member).serve(),
+        Err(reason) => {
+            note(|counts| &counts.opens, 1);
+            explain(page, &reason);
+            page.set_credit(OPEN);
+            while !LEAVING.load(Acquire) {
+                page.beat_ns.store(now_ns(), Release);
+                std::thread::sleep(BETWEEN);
+            }
+        }
+    }
+}
+
+/// Where the coordinator is, and who asks.
+fn introduction() -> Result<(Way, Identity), String> {
+    let way = config::coordinator_way()?;
+    let own = profile::identity();
+    let (_, habits) = history();
+    let here = profile::ranks_on_this_node().unwrap_or(own.nprocs).max(1);
+    let identity = Identity {
+        job: own.job.clone(),
+        application: own.application.clone(),
+        host: own.host.clone(),
+        pid: std::process::id(),
+        ranks: here.try_into().unwrap_or(u32::MAX),
+        nodes: own.nprocs.div_ceil(here).try_into().unwrap_or(u32::MAX),
+        w_iter_ns: habits.and_then(|habits| habits.w_iter_ns),
+        mean_phase_bytes: habits.map(|habits| habits.mean_phase_bytes),
+    };
+    Ok((way, identity))
+}
+
+fn history() -> (Option<(History, Key)>, Option<Habits>) {
+    let own = profile::identity();
+    let executable = std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned();
+    let key = Key { application: own.application.clone(), executable, ranks: own.nprocs };
+    let Some(directory) = weir_coord::history::default_directory() else { return (None, None) };
+    let history = History::in_directory(directory);
+    let habits = history.look_up(&key).unwrap_or_else(|reason| {
+        config::say_verbose(|| reason);
+        None
+    });
+    (Some((history, key)), habits)
+}
+
+struct Leader {
+    page: &'static Page,
+    member: Member,
+    watch: Watch,
+    gate: State,
+}
+
+/// What the coordinator said last.
+struct State {
+    page: &'static Page,
+    /// Nobody coordinates: everybody may go.
+    is_open: bool,
+}
+
+impl Leader {
+    fn new(page: &'static Page, member: Member) -> Leader {
+        let fixed_gap_ns = Some(config::get(|c| c.phase_gap_ns)).filter(|gap_ns| *gap_ns > 0);
+        let sum = page.sum();
+        let watch = Watch::new(fixed_gap_ns, &sum);
+        page.set_credit(CLOSED);
+        Leader { page, member, watch, gate: State { page, is_open: false } }
+    }
+
+    fn serve(mut self) {
+        let mut roll_call_ns = 0;
+        while !LEAVING.load(Acquire) {
+            let now = now_ns();
+            self.page.beat_ns.store(now, Release);
+            if now >= roll_call_ns {
+                self.page.clear_dead();
+                roll_call_ns = now + ROLL_CALL_NS;
+            }
+            let sum = self.page.sum();
+            let change = self.watch.look(now, &sum);
+            self.tell(change, &sum);
+            let (gate, watch) = (&mut self.gate, &self.watch);
+            self.member.step(pause(self.page, watch), &mut |word| gate.hear(word, watch));
+        }
+        self.depart();
+    }
+
+    /// Tells the coordinator what the ranks do.
+    fn tell(&mut self, change: Change, sum: &Sum) {
+        match change {
+            Change::Began => {
+                self.member.client().begin(self.watch.phases(), None);
+                if self.gate.is_open {
+                    self.page.set_credit(OPEN);
+                }
+            }
+            Change::Ended(ended) => {
+                self.page.limit_reached.store(0, Release);
+                if !self.gate.is_open {
+                    self.page.set_credit(CLOSED);
+                }
+                self.member.client().end(ended.bytes, ended.io_ns, ended.waited_ns);
+            }
+            Change::None => {}
+        }
+        if self.watch.phase().is_some() {
+            self.member.client().moved(self.watch.progress(sum));
+        }
+    }
+
+    /// The job is over, or this rank's part in it: what was learnt is kept, and others may lead.
+    fn depart(mut self) {
+        let change = self.watch.end(&self.page.sum());
+        self.tell(change, &Sum::default());
+        if let (Some((history, key)), _) = history() {
+            let habits = Habits {
+                phases: self.watch.phases(),
+                w_iter_ns: self.watch.w_iter_ns(),
+                mean_phase_bytes: self.watch.mean_phase_bytes(),
+            };
+            if let Err(reason) = history.learn(&key, habits) {
+                config::say_verbose(|| reason);
+            }
+        }
+        self.member.leave();
+        // Whoever still does I/O here finds that nobody leads, and does so itself.
+        self.page.beat_ns.store(now_ns().saturating_sub(SILENT_NS + 1), Release);
+    }
+}
+
+/// Until when nothing needs to be looked at, unless the bell rings or the coordinator speaks.
+fn pause(page: &Page, watch: &Watch) -> Duration {
+    match (watch.phase(), page.credit_bytes()) {
+        (None, _) => BETWEEN,
+        (Some(_), CLOSED) => HELD,
+        (Some(_), OPEN) => IN_PHASE,
+        _ => LIMITED,
+    }
+}
+
+impl State {
+    fn hear(&mut self, word: Word, watch: &Watch) {
+        match word {
+            Word::Joined { policy } => {
+                self.is_open = false;
+                measure::with_header(|header| header.policy.set(&policy));
+                if watch.phase().is_none() {
+                    self.page.set_credit(CLOSED);
+                }
+            }
+            Word::Granted { credit_bytes, .. } | Word::Credit { credit_bytes, .. } => {
+                self.allow(watch.base_bytes().saturating_add(credit_bytes));
+            }
+            Word::Held { .. } => {
+                note(|counts| &counts.holds, 1);
+                self.allow(CLOSED);
+            }
+            // Nothing was asked that these answer.
+            Word::Allocated { .. } | Word::Turn { .. } => {}
+            Word::Lost { .. } => note(|counts| &counts.losses, 1),
+            Word::Refused { reason } => explain(self.page, &reason),
+            Word::Open { reason } => {
+                self.is_open = true;
+                note(|counts| &counts.opens, 1);
+                explain(self.page, &reason);
+                self.page.set_credit(OPEN);
+            }
+        }
+    }
+
+    /// A phase whose wait reached its limit is not held back any more.
+    fn allow(&self, credit_bytes: u64) {
+        if self.page.limit_reached.load(Acquire) == 0 {
+            self.page.set_credit(credit_bytes);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The gate: a job that shares storage with others waits here for its turn.
+//!
+//! Only the calls that really move data pass it, one by one: those of the MPI library beneath
+//! `MPI_File_*` (the aggregators' in a collective call), and the program's own with `WEIR_GATE=all`. Ranks
+//! that wait for an aggregator wait inside MPI as they would for a slow disk, so no rank is ever left
+//! outside a collective call that another has entered, and nothing needs to be communicated.
+//!
+//! The ranks of a node share a [`page::Page`]; one of them, the leader, has a thread ([`leader`]) that
+//! speaks with the coordinator for all. Every wait has an end: when the leader or the coordinator is
+//! gone, or after `WEIR_MAX_WAIT`, the request goes on without a grant, and that is counted.
+
+mod leader;
+mod page;
+mod watch;
+
+use crate::config::{self, Gate};
+use crate::measure;
+use crate::profile;
+use crate::shim::caller::{Caller, Thread};
+use crate::shim::shield::shield;
+use crate::{clock, lifecycle};
+use page::{Attached, OPEN, SILENT_NS};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+use std::time::Duration;
+use weir_coord::place::Place;
+use weir_coord::{now_ns, ring};
+use weir_profile::layout::{Block, GateCounts};
+
+/// What is held back. Read before anything else; 0 is nothing.
+static HELD_BACK: AtomicUsize = AtomicUsize::new(NOTHING);
+const NOTHING: usize = 0;
+const BY_MPI: usize = 1;
+const EVERYTHING: usize = 2;
+
+/// Files that are left alone, by their index in the record: a bit each.
+static LEFT_ALONE: [AtomicU64; 1025] = [const { AtomicU64::new(0) }; 1025];
+
+/// The page of the job, once there is one. What was there is never freed: another thread may be waiting.
+static PRESENCE: AtomicPtr<Presence> = AtomicPtr::new(std::ptr::null_mut());
+
+struct Presence {
+    attached: Attached,
+    place: Place,
+}
+
+fn presence() -> Option<&'static Presence> {
+    // SAFETY: null, or what `join` made and nobody frees.
+    unsafe { PRESENCE.load(Acquire).as_ref() }
+}
+
+/// Waiters look this often whether there is still a leader.
+const LOOK: Duration = Duration::from_millis(100);
+/// When the leader has been silent, and nobody could take its place for this long, a request goes on alone.
+const ALONE_AFTER_NS: u64 = 300_000_000;
+
+/// Weir is armed. Whether anything is held back; the page is made with the first file.
+pub(crate) fn arm() -> bool {
+    let held_back = match config::get(|c| (c.coordinator.is_some(), c.gate)) {
+        (false, _) | (_, Gate::Off) => NOTHING,
+        (_, Gate::Mpi) => BY_MPI,
+        (_, Gate::All) => EVERYTHING,
+    };
+    LEFT_ALONE.iter().for_each(|bits| bits.store(0, Relaxed));
+    HELD_BACK.store(held_back, Release);
+    held_back != NOTHING
+}
+
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    HELD_BACK.load(Relaxed) != NOTHING
+}
+
+/// A file of the record is known by this index from now on.
+pub(crate) fn note_file(index: u64, path: &str) {
+    if is_on()
+        && !config::get(|c| {
+            c.gate_paths.is_empty() || c.gate_paths.iter().any(|p| measure::files::matches(p, path))
+        })
+        && let Some(bits) = LEFT_ALONE.get(index as usize / 64)
+    {
+        bits.fetch_or(1 << (index % 64), Relaxed);
+    }
+}
+
+/// A request that was let in; it ends when this is dropped.
+pub(crate) struct Pass(Option<(Attached, u64)>);
+
+impl Pass {
+    /// A request of which nobody knew how long it would be.
+    pub(crate) fn charge(&mut self, more_bytes: u64) {
+        if let Some((attached, bytes)) = &mut self.0 {
+            attached.page.charge(more_bytes);
+            *bytes += more_bytes;
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if let Some((Attached { slot, .. }, bytes)) = self.0 {
+            slot.done_bytes.fetch_add(bytes, Relaxed);
+            slot.last_end_ns.fetch_max(now_ns(), Relaxed);
+            slot.in_flight.fetch_sub(1, Release);
+        }
+    }
+}
+
+/// A request of `bytes` bytes on a file is about to start: waits until it may.
+pub(crate) fn admit(thread: &Thread, block: &Block, bytes: u64) -> Pass {
+    let held_back = HELD_BACK.load(Relaxed);
+    let is_held_back = match thread.caller.get() {
+        caller if caller.is_mpi() => held_back != NOTHING,
+        Caller::App => held_back == EVERYTHING,
+        _ => false,
+    };
+    if !is_held_back || is_left_alone(block) {
+        return Pass(None);
+    }
+    let Some(attached) = attached() else { return Pass(None) };
+    attached.slot.in_flight.fetch_add(1, AcqRel);
+    if !attached.page.spend(bytes) {
+        attached.slot.in_flight.fetch_sub(1, AcqRel);
+        wait(attached, bytes);
+    }
+    Pass(Some((attached, bytes)))
+}
+
+fn is_left_alone(block: &Block) -> bool {
+    let file = block.file.load(Relaxed) as usize;
+    LEFT_ALONE.get(file / 64).is_none_or(|bits| bits.load(Relaxed) >> (file % 64) & 1 == 1)
+}
+
+/// The page; made if need be.
+fn attached() -> Option<Attached> {
+    presence().or_else(|| shield(None, join)).map(|presence| presence.attached)
+}
+
+#[cold]
+fn join() -> Option<&'static Presence> {
+    static JOINING: Mutex<()> = Mutex::new(());
+    let _guard = JOINING.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(presence) = presence() {
+        return Some(presence);
+    }
+    let identity = profile::identity();
+    let found = Place::of_job(&identity.job).and_then(|place| {
+        place.sweep();
+        Attached::to(&place).map(|attached| Presence { attached, place })
+    });
+    match found {
+        Ok(presence) => {
+            let presence: &'static Presence = Box::leak(Box::new(presence));
+            let page = presence.attached.page;
+            if identity.rank == 0 {
+                page.is_home.store(1, Release);
+            }
+            // A leader that is about to start counts as one that has just looked.
+            let fresh = page.beat_ns.compare_exchange(0, now_ns(), AcqRel, Relaxed).is_ok();
+            PRESENCE.store(std::ptr::from_ref(presence).cast_mut(), Release);
+            if fresh || is_silent(page) {
+                leader::start(presence);
+            }
+            Some(presence)
+        }
+        Err(reason) => {
+            HELD_BACK.store(NOTHING, Release);
+            note(|counts| &counts.opens, 1);
+            if identity.rank == 0 {
+                config::say(&format!("no coordination: {reason}; the program runs on by itself"));
+            }
+            None
+        }
+    }
+}
+
+fn is_silent(page: &page::Page) -> bool {
+    now_ns().saturating_sub(page.beat_ns.load(Acquire)) > SILENT_NS
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq)]
+enum Outcome {
+    Turn,
+    /// `WEIR_MAX_WAIT`.
+    Limit,
+    /// There is nobody to ask.
+    Alone,
+}
+
+#[cold]
+#[inline(never)]
+fn wait(attached: Attached, bytes: u64) {
+    let Attached { page, slot, .. } = attached;
+    let (start_ticks, start_ns) = (clock::ticks(), now_ns());
+    slot.waiting_bytes.fetch_add(bytes, AcqRel);
+    slot.waiting.fetch_add(1, AcqRel);
+    let outcome = shield(Outcome::Alone, || turn(&attached, bytes, start_ns));
+    // Started before it stops waiting: between the two nobody may think that nothing is going on.
+    slot.in_flight.fetch_add(1, AcqRel);
+    slot.waiting.fetch_sub(1, AcqRel);
+    slot.waiting_bytes.fetch_sub(bytes, AcqRel);
+    if outcome == Outcome::Limit {
+        page.limit_reached.store(1, Release);
+        page.set_credit(OPEN);
+    }
+    if outcome != Outcome::Turn {
+        page.charge(bytes);
+    }
+    slot.waited_ns.fetch_add(now_ns().saturating_sub(start_ns), Relaxed);
+    let waited_ticks = clock::ticks().saturating_sub(start_ticks);
+    let thread = Thread::current();
+    thread.gate_ticks.set(thread.gate_ticks.get() + waited_ticks);
+    note(|counts| &counts.waits, 1);
+    note(|counts| &counts.wait_ticks, waited_ticks);
+    note(|counts| &counts.limits, u64::from(outcome == Outcome::Limit));
+    note(|counts| &counts.alone, u64::from(outcome == Outcome::Alone));
+}
+
+/// Waits for the turn of a request, or for a reason to go on without.
+fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
+    let page = attached.page;
+    let limit_ns = start_ns.saturating_add(config::get(|c| c.max_wait_ns));
+    let Some(presence) = presence() else { return Outcome::Alone };
+    if ring(&presence.place.bell()).is_err() {
+        // Not there yet, or not any more.
+        leader::start(presence);
+    }
+    loop {
+        let news = page.news();
+        if page.spend(bytes) {
+            return Outcome::Turn;
+        }
+        let now = now_ns();
+        let silent_ns = now.saturating_sub(page.beat_ns.load(Acquire));
+        if now >= limit_ns {
+            return Outcome::Limit;
+        }
+        if !lifecycle::armed() || silent_ns > SILENT_NS + ALONE_AFTER_NS {
+            return Outcome::Alone;
+        }
+        if silent_ns > SILENT_NS {
+            leader::start(presence);
+        }
+        page.sleep(news, LOOK.min(Duration::from_nanos(limit_ns - now)));
+    }
+}
+
+/// Adds to what the profile will say of the gate.
+fn note(which: impl Fn(&GateCounts) -> &AtomicU64, amount: u64) {
+    measure::with_header(|header| _ = which(&header.gate).fetch_add(amount, Relaxed));
+}
+
+/// An MPI file was opened, or closed: with the last one the phase is over.
+pub(crate) fn file_opened() {
+    if is_on()
+        && let Some(attached) = attached()
+    {
+        attached.slot.open_files.fetch_add(1, AcqRel);
+    }
+}
+
+pub(crate) fn file_closed() {
+    let open_files = |slot: &page::Slot| {
+        slot.open_files.fetch_update(AcqRel, Relaxed, |open| open.checked_sub(1)).ok() == Some(1)
+    };
+    tell(open_files);
+}
+
+/// `weir_phase_begin`: asks, without waiting. `weir_phase_end`: others may go.
+pub(crate) fn phase_begins() {
+    if is_on() && attached().is_some() {
+        tell(|slot| slot.marks.fetch_add(1, AcqRel) == 0);
+    }
+}
+
+pub(crate) fn phase_ends() {
+    tell(|slot| slot.marks.fetch_update(AcqRel, Relaxed, |marks| marks.checked_sub(1)).ok() == Some(1));
+}
+
+/// Changes the slot, and wakes the leader if that is news.
+fn tell(change: impl FnOnce(&page::Slot) -> bool) {
+    if !is_on() {
+        return;
+    }
+    shield((), || {
+        let Some(presence) = presence() else { return };
+        if change(presence.attached.slot) {
+            let _ = ring(&presence.place.bell());
+        }
+    });
+}
+
+/// How long the end of the program waits for the leader to say goodbye.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// No more I/O will come from this process.
+pub(crate) fn leave() {
+    HELD_BACK.store(NOTHING, Release);
+    let Some(presence) = presence() else { return };
+    PRESENCE.store(std::ptr::null_mut(), Release);
+    leader::stop(presence, FAREWELL);
+    presence.attached.leave(&presence.place);
+}
+
+/// This is a forked child: the page is its parent's.
+pub(crate) fn forget() {
+    HELD_BACK.store(NOTHING, Release);
+    PRESENCE.store(std::ptr::null_mut(), Release);
+    leader::forget();
+}
+
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// Says once per process why there is no coordination, and keeps it for the profile.
+fn explain(page: &page::Page, reason: &str) {
+    measure::with_header(|header| header.gate_note.set(reason));
+    if page.is_home.load(Acquire) == 1 && !SAID.swap(true, Relaxed) {
+        config::say(&format!("no coordination: {reason}; the program runs on by itself"));
+    }
+}

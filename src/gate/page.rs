@@ -1,0 +1,274 @@
+//! What the ranks of a job share on a node: how much they may still move, and what they have.
+//!
+//! Bytes are counted from the beginning of the job and never go back; the leader of the node knows where
+//! the phase began. A request may start while less was spent than the credit says, however long it is.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::time::Duration;
+use weir_coord::place::Place;
+
+/// Ranks beyond this many share the last slot.
+pub(super) const SLOTS: usize = 1023;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x01");
+
+/// The credit of a gate that is open.
+pub(super) const OPEN: u64 = u64::MAX;
+/// The credit of a gate that lets nobody through.
+pub(super) const CLOSED: u64 = 0;
+
+/// A leader that has not looked for this long is gone or stopped.
+pub(super) const SILENT_NS: u64 = 500_000_000;
+
+/// Everything starts as zero: closed, and without a leader.
+#[repr(C)]
+pub(super) struct Page {
+    magic: AtomicU64,
+    /// When the leader last looked, on the clock that never goes back.
+    pub(super) beat_ns: AtomicU64,
+    /// Ranks that use the page.
+    attached: AtomicU32,
+    /// Slots handed out.
+    slots: AtomicU32,
+    /// A wait reached its limit: the rest of the phase is not held back.
+    pub(super) limit_reached: AtomicU32,
+    /// Rank 0 is here: what there is to say is said on this node.
+    pub(super) is_home: AtomicU32,
+    credit: Line<Credit>,
+    spent_bytes: Line<AtomicU64>,
+    slot: [Slot; SLOTS],
+}
+
+/// In a cache line of its own.
+#[repr(C, align(64))]
+struct Line<T>(T);
+
+#[repr(C)]
+struct Credit {
+    bytes: AtomicU64,
+    /// Grows with each change of the credit: what waits, waits on it.
+    news: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+/// What one rank does.
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    pub(super) pid: AtomicU32,
+    /// Requests that have started and not ended.
+    pub(super) in_flight: AtomicU32,
+    /// MPI files that are open.
+    pub(super) open_files: AtomicU32,
+    /// Phases that the program says it is in.
+    pub(super) marks: AtomicU32,
+    pub(super) done_bytes: AtomicU64,
+    /// Of requests that wait.
+    pub(super) waiting: AtomicU32,
+    _rest: u32,
+    pub(super) waiting_bytes: AtomicU64,
+    pub(super) waited_ns: AtomicU64,
+    pub(super) last_end_ns: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Page>() == 64 * (SLOTS + 3));
+
+/// All slots together at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sum {
+    pub(super) in_flight: u32,
+    pub(super) waiting: u32,
+    pub(super) open_files: u32,
+    pub(super) marks: u32,
+    pub(super) spent_bytes: u64,
+    pub(super) done_bytes: u64,
+    pub(super) waiting_bytes: u64,
+    /// Of the rank that has waited longest: the others wait for it in the end.
+    pub(super) waited_ns: u64,
+    pub(super) last_end_ns: u64,
+}
+
+impl Page {
+    /// Charges a request if it may start.
+    #[inline]
+    pub(super) fn spend(&self, bytes: u64) -> bool {
+        let mut spent = self.spent_bytes.0.load(Relaxed);
+        loop {
+            if spent >= self.credit.0.bytes.load(Acquire) {
+                return false;
+            }
+            match self.spent_bytes.0.compare_exchange_weak(
+                spent,
+                spent.saturating_add(bytes),
+                AcqRel,
+                Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => spent = now,
+            }
+        }
+    }
+
+    /// Charges a request that starts without being allowed to.
+    pub(super) fn charge(&self, bytes: u64) {
+        self.spent_bytes.0.fetch_add(bytes, AcqRel);
+    }
+
+    pub(super) fn credit_bytes(&self) -> u64 {
+        self.credit.0.bytes.load(Relaxed)
+    }
+
+    /// Sets the credit and wakes who waits for it.
+    pub(super) fn set_credit(&self, bytes: u64) {
+        let credit = &self.credit.0;
+        if credit.bytes.swap(bytes, AcqRel) == bytes {
+            return;
+        }
+        credit.news.fetch_add(1, AcqRel);
+        if credit.sleepers.load(Acquire) > 0 {
+            // SAFETY: the address of a word that stays mapped.
+            unsafe { libc::syscall(libc::SYS_futex, credit.news.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        }
+    }
+
+    /// What [`Page::sleep`] takes: to be read before the credit is looked at.
+    pub(super) fn news(&self) -> u32 {
+        self.credit.0.news.load(Acquire)
+    }
+
+    /// Until the credit is another than when `news` was read, or for some time, or less.
+    pub(super) fn sleep(&self, news: u32, limit: Duration) {
+        let credit = &self.credit.0;
+        let time =
+            libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        credit.sleepers.fetch_add(1, AcqRel);
+        // SAFETY: the address of a word that stays mapped, and a time that outlives the call.
+        unsafe { libc::syscall(libc::SYS_futex, credit.news.as_ptr(), libc::FUTEX_WAIT, news, &time) };
+        credit.sleepers.fetch_sub(1, AcqRel);
+    }
+
+    /// A slot for this process.
+    fn take_slot(&self) -> &Slot {
+        let taken = (self.slots.fetch_add(1, AcqRel) as usize).min(SLOTS - 1);
+        let slot = &self.slot[taken];
+        // Whether the processes that share the last one are alive cannot be told.
+        let pid = if taken == SLOTS - 1 { 0 } else { std::process::id() };
+        slot.pid.store(pid, Release);
+        slot
+    }
+
+    fn used_slots(&self) -> &[Slot] {
+        &self.slot[..(self.slots.load(Acquire) as usize).min(SLOTS)]
+    }
+
+    pub(super) fn sum(&self) -> Sum {
+        let mut sum = Sum { spent_bytes: self.spent_bytes.0.load(Acquire), ..Sum::default() };
+        for slot in self.used_slots() {
+            sum.in_flight += slot.in_flight.load(Acquire);
+            sum.waiting += slot.waiting.load(Acquire);
+            sum.open_files += slot.open_files.load(Relaxed);
+            sum.marks += slot.marks.load(Relaxed);
+            sum.done_bytes = sum.done_bytes.saturating_add(slot.done_bytes.load(Relaxed));
+            sum.waiting_bytes = sum.waiting_bytes.saturating_add(slot.waiting_bytes.load(Relaxed));
+            sum.waited_ns = sum.waited_ns.max(slot.waited_ns.load(Relaxed));
+            sum.last_end_ns = sum.last_end_ns.max(slot.last_end_ns.load(Relaxed));
+        }
+        // Nothing is under way, so all that started has ended, whatever a rank that died did not say.
+        if sum.in_flight == 0 {
+            sum.done_bytes = sum.spent_bytes;
+        }
+        sum
+    }
+
+    /// Takes out of the sum what ranks that died had under way.
+    pub(super) fn clear_dead(&self) {
+        for slot in self.used_slots() {
+            let pid = slot.pid.load(Acquire);
+            // SAFETY: signal 0 only asks whether the process is there.
+            let dead = || unsafe { libc::kill(pid as i32, 0) } != 0
+                && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+            if pid != 0 && dead() {
+                slot.in_flight.store(0, Release);
+                slot.waiting.store(0, Release);
+                slot.waiting_bytes.store(0, Release);
+                slot.open_files.store(0, Release);
+                slot.marks.store(0, Release);
+                slot.pid.store(0, Release);
+                self.attached.fetch_sub(1, AcqRel);
+            }
+        }
+    }
+}
+
+/// The page as one process has it. It stays mapped: another thread may be waiting in it.
+#[derive(Clone, Copy)]
+pub(super) struct Attached {
+    pub(super) page: &'static Page,
+    pub(super) slot: &'static Slot,
+    inode: u64,
+}
+
+impl Attached {
+    /// Opens the page of the job, or makes it. No descriptor is kept.
+    pub(super) fn to(place: &Place) -> Result<Attached, String> {
+        let path = place.page();
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        let length = size_of::<Page>();
+        // Reserved now: a full memory shows here and not in the middle of a request.
+        // SAFETY: an open descriptor.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length as i64) } {
+            0 => {}
+            error => return Err(failed(io::Error::from_raw_os_error(error))),
+        }
+        let inode = file.metadata().map_err(failed)?.ino();
+        // SAFETY: a fresh shared mapping of a file that is as long as said.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(failed(io::Error::last_os_error()));
+        }
+        // SAFETY: mapped, as long as a page, never unmapped; zeros are a valid page.
+        let page: &'static Page = unsafe { &*at.cast::<Page>() };
+        if let Err(other) = page.magic.compare_exchange(0, MAGIC, AcqRel, Acquire)
+            && other != MAGIC
+        {
+            return Err(format!("{}: made by another version of Weir", path.display()));
+        }
+        page.attached.fetch_add(1, AcqRel);
+        Ok(Attached { page, slot: page.take_slot(), inode })
+    }
+
+    /// Whether this is the page that others find at the place now.
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        fs::metadata(place.page()).is_ok_and(|about| about.ino() == self.inode)
+    }
+
+    /// This process is done with it; the last one takes the files away.
+    pub(super) fn leave(&self, place: &Place) {
+        self.slot.open_files.store(0, Release);
+        self.slot.marks.store(0, Release);
+        self.slot.pid.store(0, Release);
+        if self.page.attached.fetch_sub(1, AcqRel) == 1 && self.is_at(place) {
+            place.remove();
+        }
+    }
+}

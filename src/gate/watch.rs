@@ -1,0 +1,168 @@
+//! From what the ranks of a node do to the phases of the job there. Pure: time comes in, words go out.
+
+use super::page::Sum;
+use weir_coord::wire::Progress;
+use weir_profile::phases::{self, Span};
+
+/// Pauses up to this long are part of doing I/O.
+const FLOOR_NS: u64 = 10_000_000;
+/// The longest pause within a phase while nothing is known of the program …
+const FIRST_GAP_NS: u64 = 50_000_000;
+/// … and at most: nobody keeps its turn for longer without using it.
+const MOST_GAP_NS: u64 = 1_000_000_000;
+/// When all files are closed, this long a pause ends the phase: another file may follow.
+const CLOSED_GAP_NS: u64 = 10_000_000;
+/// Bursts that are remembered, to learn the gap from.
+const MOST_BURSTS: usize = 256;
+
+/// What changed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Change {
+    None,
+    Began,
+    Ended(Ended),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ended {
+    pub(super) bytes: u64,
+    pub(super) io_ns: u64,
+    pub(super) waited_ns: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Watch {
+    /// Given by the user; else learnt.
+    fixed_gap_ns: Option<u64>,
+    gap_ns: Option<u64>,
+    phase: Option<Phase>,
+    /// All phases so far, for `w_iter`.
+    phases: Vec<Span>,
+    bursts: Vec<Span>,
+    /// What was spent when last looked.
+    seen_bytes: u64,
+    numbers: u64,
+}
+
+struct Phase {
+    began_ns: u64,
+    /// The sum when it began.
+    base: Sum,
+    first_burst: bool,
+}
+
+impl Watch {
+    pub(super) fn new(fixed_gap_ns: Option<u64>, sum: &Sum) -> Watch {
+        Watch { fixed_gap_ns, seen_bytes: sum.spent_bytes, ..Watch::default() }
+    }
+
+    /// Its number, while there is one.
+    pub(super) fn phase(&self) -> Option<u64> {
+        self.phase.as_ref().map(|_| self.numbers)
+    }
+
+    /// What was spent before the phase under way.
+    pub(super) fn base_bytes(&self) -> u64 {
+        self.phase.as_ref().map_or(0, |phase| phase.base.spent_bytes)
+    }
+
+    pub(super) fn progress(&self, sum: &Sum) -> Progress {
+        let Some(phase) = &self.phase else { return Progress::default() };
+        let spent_bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
+        let done_bytes = sum.done_bytes.saturating_sub(phase.base.done_bytes).min(spent_bytes);
+        // A request of no bytes, such as a sync, is one that wants to be let in too.
+        let waiting_bytes = sum.waiting_bytes.max(u64::from(sum.waiting > 0));
+        Progress { done_bytes, spent_bytes, wanted_bytes: spent_bytes.saturating_add(waiting_bytes) }
+    }
+
+    pub(super) fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
+        let moved = sum.spent_bytes != self.seen_bytes;
+        let active = sum.in_flight > 0 || sum.waiting > 0 || moved;
+        if active || sum.marks > 0 {
+            let began = self.phase.is_none();
+            if began {
+                self.begin(now_ns, sum);
+            }
+            if active {
+                self.note_activity(now_ns, sum);
+            }
+            return if began { Change::Began } else { Change::None };
+        }
+        let Some(phase) = &self.phase else { return Change::None };
+        let idle_ns = now_ns.saturating_sub(sum.last_end_ns.max(phase.began_ns));
+        let gap_ns = if sum.open_files == 0 { CLOSED_GAP_NS.min(self.gap_ns()) } else { self.gap_ns() };
+        if idle_ns > gap_ns || (self.was_marked(sum)) { self.end(sum) } else { Change::None }
+    }
+
+    /// The program said that it began this phase, and now that it has ended it.
+    fn was_marked(&self, sum: &Sum) -> bool {
+        self.phase.as_ref().is_some_and(|phase| phase.base.marks > 0) && sum.marks == 0
+    }
+
+    fn begin(&mut self, now_ns: u64, sum: &Sum) {
+        self.numbers += 1;
+        // What slipped in since the last look belongs to it.
+        let base = Sum { spent_bytes: self.seen_bytes, done_bytes: self.seen_bytes, ..*sum };
+        self.phase = Some(Phase { began_ns: now_ns, base, first_burst: true });
+    }
+
+    fn note_activity(&mut self, now_ns: u64, sum: &Sum) {
+        self.seen_bytes = sum.spent_bytes;
+        let Some(phase) = &mut self.phase else { return };
+        let first = std::mem::replace(&mut phase.first_burst, false);
+        match self.bursts.last_mut() {
+            Some(last) if !first && now_ns.saturating_sub(last.end_ns) <= FLOOR_NS => last.end_ns = now_ns,
+            _ => self.bursts.push(Span { start_ns: now_ns, end_ns: now_ns, ..Span::default() }),
+        }
+        if self.bursts.len() > MOST_BURSTS {
+            self.bursts.drain(..MOST_BURSTS / 2);
+        }
+    }
+
+    /// The phase under way is over, now or at the end of the job.
+    pub(super) fn end(&mut self, sum: &Sum) -> Change {
+        let Some(phase) = self.phase.take() else { return Change::None };
+        self.seen_bytes = sum.spent_bytes;
+        self.gap_ns = None;
+        let end_ns = sum.last_end_ns.max(phase.began_ns);
+        let waited_ns = sum.waited_ns.saturating_sub(phase.base.waited_ns).min(end_ns - phase.began_ns);
+        let bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
+        let span = Span {
+            start_ns: phase.began_ns,
+            end_ns,
+            bytes_written: bytes,
+            wait_ns: waited_ns,
+            ..Span::default()
+        };
+        if self.phases.len() >= MOST_BURSTS {
+            self.phases.remove(0);
+        }
+        self.phases.push(span);
+        Change::Ended(Ended { bytes, io_ns: span.own_ns(), waited_ns })
+    }
+
+    /// The longest pause within a phase.
+    fn gap_ns(&mut self) -> u64 {
+        if let Some(gap_ns) = self.fixed_gap_ns {
+            return gap_ns;
+        }
+        let bursts = &self.bursts;
+        *self.gap_ns.get_or_insert_with(|| match bursts.len() {
+            0..4 => FIRST_GAP_NS,
+            _ => phases::learn_gap_ns(bursts, FLOOR_NS).clamp(FLOOR_NS, MOST_GAP_NS),
+        })
+    }
+
+    pub(super) fn phases(&self) -> u64 {
+        self.numbers
+    }
+
+    pub(super) fn w_iter_ns(&self) -> Option<u64> {
+        phases::characteristic_time_ns(&self.phases)
+    }
+
+    pub(super) fn mean_phase_bytes(&self) -> u64 {
+        let total_bytes: u64 = self.phases.iter().map(|phase| phase.bytes_written).sum();
+        total_bytes / (self.phases.len() as u64).max(1)
+    }
+}
