@@ -17,7 +17,7 @@ use weir_engine::resources::arbiter::Arbiter;
 pub(crate) const LINGER_NS: u64 = 600_000_000_000;
 
 /// With more jobs on one storage, newcomers get no opinion: deciding would take too long.
-const MAX_CLAIMS: usize = 256;
+const MAX_CLAIMS: usize = 128;
 
 /// More open files of a job are not counted. They get the same targets.
 const MAX_FILES: usize = 4096;

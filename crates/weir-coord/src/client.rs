@@ -392,10 +392,10 @@ impl Client {
                     self.words.push(Word::Held { phase });
                 }
             }
-            Message::Allocated { request, aggregators, stripes, targets } => {
-                if self.errands.allocated(request, &targets) {
-                    self.words.push(Word::Allocated { request, aggregators, stripes, targets });
-                }
+            Message::Allocated { request, aggregators, stripes, targets }
+                if self.errands.allocated(request, &targets) =>
+            {
+                self.words.push(Word::Allocated { request, aggregators, stripes, targets });
             }
             Message::Turn { call, aggregator } if self.errands.turn(call, aggregator) => {
                 self.words.push(Word::Turn { call, aggregator });

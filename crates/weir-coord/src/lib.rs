@@ -2,7 +2,9 @@
 //!
 //! - [`wire`]: the frames between a job and its coordinator.
 //! - [`tokens`]: byte credits that make jobs in I/O move bytes by their shares. Pure.
+//! - [`storage`]: what a site says of its storage; `allocation` places files there, `turns` orders reads. Pure.
 //! - [`coordinator`]: the coordinator without its sockets. Pure.
+//! - [`config`]: the file that tells a coordinator what it is to do.
 //! - [`auth`], [`address`]: who may talk, and where.
 //! - [`server`]: the coordinator's sockets.
 //! - [`client`]: a job's side of the connection.

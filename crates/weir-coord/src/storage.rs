@@ -22,8 +22,8 @@ pub struct Storage {
     pub order: aggregators::Policy,
 }
 
-/// The coordinator decides in the thread in which it answers everybody: within these bounds every policy
-/// does in some milliseconds.
+/// The coordinator decides in the thread in which it answers everybody: within these bounds the slowest policy
+/// (`ta`) does in some tens of milliseconds, `weir` in some.
 pub const MAX_STORAGES: usize = 16;
 pub const MAX_TARGETS: usize = MAX_LIST;
 pub const MAX_CURVE: usize = 64;
