@@ -7,7 +7,7 @@
 use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
 use crate::errands::Errands;
-use crate::socket::{Channel, Input, Interest, Poller, Stream, Waker, now_ns};
+use crate::socket::{Channel, Input, Interest, Poller, Ready, Stream, Waker, now_ns};
 use crate::wire::{FileInfo, Message, Part, Progress};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -115,7 +115,7 @@ pub struct Client {
     down_since_ns: Option<u64>,
     /// Why the latest attempt to reach one failed.
     failure: String,
-    ready: Vec<(u64, Interest)>,
+    ready: Vec<(u64, Ready)>,
     words: Vec<Word>,
 }
 
@@ -290,10 +290,10 @@ impl Client {
             self.lose(&error.to_string());
         }
         let ready = std::mem::take(&mut self.ready);
-        for &(token, interest) in &ready {
+        for &(token, is) in &ready {
             match token {
                 WAKER => self.waker.clear(),
-                _ if interest.read => self.receive(),
+                _ if is.read => self.receive(),
                 _ => {}
             }
         }

@@ -56,6 +56,8 @@ pub struct Coordinator {
     pub(crate) allocations: Allocations,
     pub(crate) turns: Turns,
     settled_ns: u64,
+    /// Used by one settling after the other.
+    changed: Vec<(JobId, u64)>,
     pub(crate) began_ns: u64,
     gather_until_ns: Option<u64>,
     gathered: Vec<(Peer, Resumption)>,
@@ -81,6 +83,7 @@ impl Coordinator {
             allocations: Allocations::default(),
             turns: Turns::default(),
             settled_ns: 0,
+            changed: Vec::new(),
             began_ns: now_ns,
             gather_until_ns: None,
             gathered: Vec::new(),
@@ -474,9 +477,7 @@ impl Coordinator {
                 let Some(job) = self.job_mut(id) else { return };
                 job.stand(now_ns, Standing::Granted { share });
                 self.tokens.enter(now_ns, id, share, progress);
-                for peer in self.peers(id) {
-                    self.grant_node(peer, id, share);
-                }
+                self.for_peers(id, |own, peer| own.grant_node(peer, id, share));
             }
             Action::Share { job: id, share } => {
                 self.common_share = None;
@@ -493,18 +494,23 @@ impl Coordinator {
                 self.tokens.leave(id);
                 let Some(job) = self.job_mut(id) else { return };
                 job.stand(now_ns, Standing::Held);
-                for peer in self.peers(id) {
-                    if let Some(phase) = self.node(peer).and_then(|node| node.phase) {
-                        self.outbox.push((peer, Message::Hold { phase: phase.number }));
+                self.for_peers(id, |own, peer| {
+                    if let Some(phase) = own.node(peer).and_then(|node| node.phase) {
+                        own.outbox.push((peer, Message::Hold { phase: phase.number }));
                     }
-                }
+                });
             }
             Action::Timer { at_ns } => self.timer_ns = Some(at_ns),
         }
     }
 
-    fn peers(&self, id: JobId) -> Vec<Peer> {
-        self.job(id).map(|job| job.peers.clone()).unwrap_or_default()
+    /// All nodes of the job, by way of their places: what is done to them may need the coordinator as a whole.
+    fn for_peers(&mut self, id: JobId, mut act: impl FnMut(&mut Coordinator, Peer)) {
+        let mut place = 0;
+        while let Some(&peer) = self.job(id).and_then(|job| job.peers.get(place)) {
+            act(self, peer);
+            place += 1;
+        }
     }
 
     fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
@@ -537,15 +543,16 @@ impl Coordinator {
 
     fn settle(&mut self, now_ns: u64) {
         self.settled_ns = now_ns;
-        let mut changed = Vec::new();
+        let mut changed = std::mem::take(&mut self.changed);
         self.tokens.settle(now_ns, |job, credit_bytes| changed.push((job, credit_bytes)));
-        for (id, credit_bytes) in changed {
-            for peer in self.peers(id) {
-                let Some(phase) = self.node(peer).and_then(|node| node.phase) else { continue };
-                let credit_bytes = self.node_credit(id, phase.progress, credit_bytes);
-                self.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes }));
-            }
+        for (id, credit_bytes) in changed.drain(..) {
+            self.for_peers(id, |own, peer| {
+                let Some(phase) = own.node(peer).and_then(|node| node.phase) else { return };
+                let credit_bytes = own.node_credit(id, phase.progress, credit_bytes);
+                own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes }));
+            });
         }
+        self.changed = changed;
     }
 
     fn allocate(&mut self, now_ns: u64, peer: Peer, request: u64, file: &FileInfo) {
@@ -578,9 +585,7 @@ impl Coordinator {
     fn tell_turns(&mut self) {
         for (id, call, aggregator) in std::mem::take(self.turns.given()) {
             self.decisions += 1;
-            for peer in self.peers(id) {
-                self.outbox.push((peer, Message::Turn { call, aggregator }));
-            }
+            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Turn { call, aggregator })));
         }
     }
 }

@@ -8,7 +8,9 @@
 use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
 use crate::coordinator::{Coordinator, Pace, Peer};
-use crate::socket::{Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Stream, Waker, now_ns};
+use crate::socket::{
+    Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Ready, Stream, Waker, now_ns,
+};
 use crate::status::{self, Traffic};
 use crate::storage::Storage;
 use crate::wire::{MAX_TEXT_BYTES, Message};
@@ -90,7 +92,7 @@ pub struct Server {
     connections: Vec<Option<Connection>>,
     free: Vec<Peer>,
     coordinator: Coordinator,
-    ready: Vec<(u64, Interest)>,
+    ready: Vec<(u64, Ready)>,
     parked: Vec<Peer>,
     dirty: Vec<Peer>,
     scratch: Box<[u8]>,
@@ -181,11 +183,11 @@ impl Server {
             self.watch_listeners(Interest::READ);
         }
         let mut knocking = false;
-        for &(token, interest) in &ready {
+        for &(token, is) in &ready {
             match token {
                 WAKER => self.waker.clear(),
                 FIRST_LISTENER.. => knocking = true,
-                _ => self.serve(now, token as Peer, interest),
+                _ => self.serve(now, token as Peer, is),
             }
         }
         self.ready = ready;
@@ -272,7 +274,7 @@ impl Server {
             self.connections.push(None);
             self.connections.len() - 1
         });
-        let interest = Interest::READ;
+        let interest = Interest { once: true, ..Interest::READ };
         if self.poller.add(&channel.stream, peer as u64, interest).is_err() || channel.flush().is_err() {
             self.free.push(peer);
             return;
@@ -302,20 +304,34 @@ impl Server {
         }
     }
 
-    fn serve(&mut self, now: u64, peer: Peer, interest: Interest) {
+    fn serve(&mut self, now: u64, peer: Peer, is: Ready) {
         let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
-        if interest.write {
+        if is.write {
             mark_dirty(connection, peer, &mut self.dirty);
         }
-        if !interest.read || connection.parked {
-            return;
+        if is.read {
+            self.read(now, peer, is.ended);
         }
-        let input = connection.channel.receive(&mut self.scratch);
-        connection.heard_ns = now;
-        if let Err(reason) = self.hear(now, peer) {
-            self.refuse(now, peer, reason);
-        } else if let Input::Closed = input {
-            self.close(now, peer);
+    }
+
+    /// All that has come, as far as a slice of time allows: the poller tells of it once. If the other side has
+    /// `ended`, that is found behind what it said last.
+    fn read(&mut self, now: u64, peer: Peer, mut ended: bool) {
+        loop {
+            let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
+            if connection.parked {
+                return;
+            }
+            let input = connection.channel.receive(&mut self.scratch);
+            connection.heard_ns = now;
+            if let Err(reason) = self.hear(now, peer) {
+                return self.refuse(now, peer, reason);
+            }
+            match input {
+                Input::Closed => return self.close(now, peer),
+                Input::Empty if !std::mem::take(&mut ended) => return,
+                _ => {}
+            }
         }
     }
 
@@ -426,7 +442,8 @@ impl Server {
     /// Brings what the poller watches in line with what the connection needs.
     fn watch(&mut self, peer: Peer) {
         let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
-        let wanted = Interest { read: !connection.parked, write: connection.channel.unsent_bytes() > 0 };
+        let write = connection.channel.unsent_bytes() > 0;
+        let wanted = Interest { read: !connection.parked, write, once: true };
         if wanted != connection.interest {
             connection.interest = wanted;
             let _ = self.poller.change(&connection.channel.stream, peer as u64, wanted);
@@ -446,7 +463,10 @@ impl Server {
     /// Sends all that is queued. Who does not take it is closed, which may make more to send.
     fn deliver(&mut self) {
         self.collect();
-        while let Some(peer) = self.dirty.pop() {
+        let mut next = 0;
+        // In the order in which they asked: closing one may append more.
+        while let Some(&peer) = self.dirty.get(next) {
+            next += 1;
             let Some(Some(connection)) = self.connections.get_mut(peer) else { continue };
             connection.dirty = false;
             let sent = connection.channel.flush();
@@ -456,6 +476,7 @@ impl Server {
                 self.watch(peer);
             }
         }
+        self.dirty.clear();
     }
 
     fn check_leases(&mut self, now: u64) {

@@ -258,21 +258,33 @@ pub(crate) struct Poller {
     events: Vec<libc::epoll_event>,
 }
 
-/// What a socket is watched for, and what it is ready for.
+/// What a socket is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) read: bool,
     pub(crate) write: bool,
+    /// Told once of what has come, who asked reads until there is no more.
+    pub(crate) once: bool,
+}
+
+/// What a socket is ready for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ready {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    /// The other side has ended: behind what is to be read there is no more.
+    pub(crate) ended: bool,
 }
 
 impl Interest {
-    pub(crate) const READ: Interest = Interest { read: true, write: false };
-    pub(crate) const NONE: Interest = Interest { read: false, write: false };
+    pub(crate) const READ: Interest = Interest { read: true, write: false, once: false };
+    pub(crate) const NONE: Interest = Interest { read: false, write: false, once: false };
 
     fn bits(self) -> u32 {
         let read = if self.read { libc::EPOLLIN } else { 0 };
         let write = if self.write { libc::EPOLLOUT } else { 0 };
-        (read | write) as u32
+        let once = if self.once { libc::EPOLLET | libc::EPOLLRDHUP } else { 0 };
+        (read | write | once) as u32
     }
 }
 
@@ -305,7 +317,7 @@ impl Poller {
     }
 
     /// Appends the tokens of the sockets that are ready. A socket that failed counts as ready to be read.
-    pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<(u64, Interest)>) -> io::Result<()> {
+    pub(crate) fn wait(&mut self, timeout: Duration, ready: &mut Vec<(u64, Ready)>) -> io::Result<()> {
         let capacity = self.events.len() as i32;
         // SAFETY: the events are as many as said.
         let count = unsafe {
@@ -323,7 +335,8 @@ impl Poller {
         for event in &self.events[..count as usize] {
             let bits = event.events as i32;
             let read = bits & !libc::EPOLLOUT != 0;
-            ready.push((event.u64, Interest { read, write: bits & libc::EPOLLOUT != 0 }));
+            let ended = bits & (libc::EPOLLHUP | libc::EPOLLRDHUP | libc::EPOLLERR) != 0;
+            ready.push((event.u64, Ready { read, write: bits & libc::EPOLLOUT != 0, ended }));
         }
         Ok(())
     }

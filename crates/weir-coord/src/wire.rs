@@ -448,6 +448,9 @@ impl<T: Field> Field for Vec<T> {
     }
 }
 
+/// Room that an empty inbox keeps: a few small messages, so that one is received without allocating.
+const KEPT_BYTES: usize = 256;
+
 /// Bytes that came in and are no whole frame yet.
 #[derive(Default)]
 pub struct Inbox {
@@ -472,7 +475,8 @@ impl Inbox {
             }
             None => {
                 if self.taken == self.bytes.len() {
-                    self.bytes = Vec::new();
+                    self.bytes.clear();
+                    self.bytes.shrink_to(KEPT_BYTES);
                     self.taken = 0;
                 }
                 Ok(None)

@@ -9,6 +9,7 @@ use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::Key;
 use weir_coord::client::{Client, Word};
+use weir_coord::coordinator::Pace;
 use weir_coord::query::query_status;
 use weir_coord::server::Settings;
 use weir_coord::tokens::UNLIMITED;
@@ -353,4 +354,22 @@ fn another_user_gets_nothing() {
     };
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(text.contains("another user's"), "{text} {}", String::from_utf8_lossy(&answer.stderr));
+}
+
+/// Whoever says something and closes in the same moment is gone at once, not when its lease expires.
+#[test]
+fn a_last_word_does_not_hide_the_end() {
+    let directory = Directory::new();
+    let pace = Pace { lease_ms: 60_000, ..Pace::default() };
+    let server = serve(&directory.socket(), Settings { pace, ..settings(PolicyKind::Exclusive) });
+    let mut job = Job::join("job", &server.address);
+    for phase in 1..50 {
+        let mut raw = Raw::connect(&server.address);
+        raw.send(&hello("brief"));
+        raw.send(&Message::Begin { phase: 1, bytes: None });
+        drop(raw);
+        job.client.begin(phase, None);
+        job.granted(phase);
+        job.client.end(1, 1, 0);
+    }
 }
