@@ -9,9 +9,8 @@ use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::Key;
 use weir_coord::client::{Client, Word};
-use weir_coord::coordinator::Pace;
 use weir_coord::query::query_status;
-use weir_coord::server::Settings;
+use weir_coord::server::{Server, Settings};
 use weir_coord::tokens::UNLIMITED;
 use weir_coord::wire::{Message, Progress, VERSION};
 use weir_engine::sharing::PolicyKind;
@@ -360,16 +359,21 @@ fn another_user_gets_nothing() {
 #[test]
 fn a_last_word_does_not_hide_the_end() {
     let directory = Directory::new();
-    let pace = Pace { lease_ms: 60_000, ..Pace::default() };
-    let server = serve(&directory.socket(), Settings { pace, ..settings(PolicyKind::Exclusive) });
-    let mut job = Job::join("job", &server.address);
-    for phase in 1..50 {
-        let mut raw = Raw::connect(&server.address);
-        raw.send(&hello("brief"));
+    let mut server = Server::new(settings(PolicyKind::Exclusive)).unwrap();
+    let address = server.listen(&directory.socket(), false).unwrap();
+    let mut join = |name: &str| {
+        let mut raw = Raw::connect(&address);
+        raw.send(&hello(name));
         raw.send(&Message::Begin { phase: 1, bytes: None });
-        drop(raw);
-        job.client.begin(phase, None);
-        job.granted(phase);
-        job.client.end(1, 1, 0);
-    }
+        (0..3).for_each(|_| server.step(Duration::ZERO).unwrap());
+        assert!(matches!(raw.receive(), Some(Message::Welcome { .. })));
+        raw
+    };
+    let (mut brief, mut other) = (join("brief"), join("other"));
+    assert_eq!(other.receive(), Some(Message::Hold { phase: 1 }));
+    // Nothing is answered to this, so that no answer finds the socket closed.
+    brief.send(&Message::Moved { phase: 1, progress: Progress::default() });
+    drop(brief);
+    (0..3).for_each(|_| server.step(Duration::ZERO).unwrap());
+    assert!(matches!(other.receive(), Some(Message::Grant { .. })));
 }
