@@ -1,49 +1,63 @@
 #!/bin/bash
-# What Weir adds to the life of a program that does next to nothing: four ranks with a little I/O, four ranks
-# without any, and a program that is not MPI at all. Runs alternate; "more" is the median over the pairs of
-# neighbouring runs, beside it the interval that holds the true median with 95 % confidence. When the goal
-# lies inside, this run cannot tell: more REPETITIONS or a quieter machine can. What else a machine does makes
-# runs slower, never faster, so that the difference of the fastest runs is told as well; and what does not
-# depend on the machine at all: the instructions of one rank from its start to its end.
+# What Weir adds to the life of a program that does next to nothing: four ranks with a little I/O, four
+# without any, one alone, and a program that is not MPI at all. Each process is timed from its exec to its
+# end, beside it and not around the launcher (benches/lifetime.c); a job lives as long as its longest rank.
+#
+# Runs alternate; "more" is the median over the pairs of neighbouring runs, beside it the interval that holds
+# the true median with 95 % confidence. When the goal lies inside, this run cannot tell: more REPETITIONS or a
+# quieter machine can. Others on the machine make a job last longer but not compute more, and one rank has
+# nobody to wait for: its time of the processor tells what four ranks' time on the clock cannot. What
+# depends on no machine at all comes last: the instructions of one rank from its start to its end.
 # shellcheck source=benches/common.sh
 . "$(dirname "$0")/common.sh"
 repetitions=${REPETITIONS:-31}
 goal_ms=5
 
-timed() { # timed FILE COMMAND...: appends the milliseconds
-    local file=$1 start=${EPOCHREALTIME/./} us
+cc -O2 -o "$work/lifetime" "$root/benches/lifetime.c"
+# The least that LD_PRELOAD can cost: a library with nothing in it.
+cc -shared -o "$work/nothing.so" -x c /dev/null
+
+run_once() { # run_once FILE RUN PRELOAD COMMAND...: adds the job's time on the clock and a rank's of the processor
+    local file=$1
     shift
+    rm -f "$work/ranks"
     "$@" >/dev/null
-    us=$((${EPOCHREALTIME/./} - start))
-    printf '%d.%03d\n' $((us / 1000)) $((us % 1000)) >>"$file"
+    awk '{ longest = $1 > longest ? $1 : longest; processor += $2 } END { print longest, processor / NR }' \
+        "$work/ranks" >>"$file"
 }
-compare() { # compare WHAT GOAL REPETITIONS FUNCTION ARGUMENTS...: a row; the function gets PRELOAD ARGUMENTS
-    local what=$1 goal=$2 runs=$3 run=$4 bare=$work/bare with=$work/with
-    shift 4
-    rm -f "$bare" "$with"
-    "$run" "" "$@"
-    "$run" "$weir" "$@"
-    for i in $(seq "$runs"); do
-        ((i % 2)) || timed "$with" "$run" "$weir" "$@"
-        timed "$bare" "$run" "" "$@"
-        ((i % 2)) && timed "$with" "$run" "$weir" "$@"
-        rm -rf "${WEIR_DIR:?}"/*
-    done
-    paste "$with" "$bare" | awk '{ print $1 - $2 }' | sort -g |
-        awk -v what="$what" -v goal="$goal" -v bare="$(median <"$bare")" -v with="$(median <"$with")" \
-            -v fastest_bare="$(quantile 0 <"$bare")" -v fastest_with="$(quantile 0 <"$with")" '
+on_ranks() { # on_ranks N PRELOAD COMMAND...
+    local ranks=$1
+    shift
+    launch "$ranks" "" "$work/lifetime" "$work/ranks" "$@"
+}
+alone() { "$work/lifetime" "$work/ranks" "$@"; }
+
+row() { # row WHAT COLUMN GOAL: of the times in $work/bare and $work/with
+    paste "$work/with" "$work/bare" | awk -v c="$2" '{ print $c - $(c + 2) }' | sort -g |
+        awk -v what="$1" -v goal="$3" -v bare="$(cut -d' ' -f"$2" "$work/bare" | median)" \
+            -v with="$(cut -d' ' -f"$2" "$work/with" | median)" '
             { more[NR] = $1 }
             END {
                 middle = (more[int((NR + 1) / 2)] + more[int(NR / 2) + 1]) / 2
                 k = int(NR / 2 - 0.98 * sqrt(NR)) # the sign test: 0.98 sqrt(n) places from the middle
                 low = more[k < 1 ? 1 : k]; high = more[k < 1 ? NR : NR + 1 - k]
                 said = !goal ? "" : high < goal ? "pass" : low >= goal ? "OVER" : "cannot tell"
-                printf "%-24s %8.2f %9.2f %7.2f  %7.2f..%-7.2f %13.2f  %-5s %s\n", what, bare, with, middle, low, high,
-                    fastest_with - fastest_bare, goal ? "< " goal : "-", said
+                printf "%-36s %8.2f %9.2f %7.2f  %7.2f..%-7.2f  %-5s %s\n", what, bare, with, middle, low, high,
+                    goal ? "< " goal : "-", said
             }'
 }
-on_four_ranks() { launch 4 "$@"; }
-not_mpi() { env ${1:+LD_PRELOAD="$1"} /bin/true; }
+compare() { # compare WITHOUT WITH REPETITIONS RUN...: times with two libraries, in turns
+    local without=$1 with=$2 runs=$3
+    shift 3
+    rm -f "$work/bare" "$work/with"
+    for i in $(seq 0 "$runs"); do
+        ((i % 2)) || run_once "$work/with" "${@/PRELOAD/$with}"
+        run_once "$work/bare" "${@/PRELOAD/$without}"
+        ((i % 2)) && run_once "$work/with" "${@/PRELOAD/$with}"
+        rm -rf "${WEIR_DIR:?}"/*
+        ((i)) || rm -f "$work/bare" "$work/with" # the first pair fills caches
+    done
+}
 
 instructions() { # instructions PRELOAD COMMAND...: of one rank, in millions
     launch 1 "$1" valgrind --tool=callgrind --callgrind-out-file=/dev/null "${@:2}" 2>&1 |
@@ -54,18 +68,26 @@ count() { # count WHAT COMMAND...: a row
     bare=$(instructions "" "${@:2}")
     with=$(instructions "$weir" "${@:2}")
     awk -v what="$1" -v bare="$bare" -v with="$with" \
-        'BEGIN { printf "%-24s %8.2f %9.2f %7.2f\n", what, bare, with, with - bare }'
+        'BEGIN { printf "%-36s %8.2f %9.2f %7.2f\n", what, bare, with, with - bare }'
 }
 
 say_load
-echo "milliseconds from start to end"
-printf '%-24s %8s %9s %7s  %-16s %13s  %s\n' program bare "with Weir" more "95 % interval" "fastest: more" goal
+printf '%-36s %8s %9s %7s  %-16s  %s\n' "milliseconds from start to end" bare "with Weir" more "95 % interval" goal
 for mpi in openmpi mpich; do
     use_mpi $mpi startup || continue
-    compare "$mpi, 4 ranks, I/O" $goal_ms "$repetitions" on_four_ranks "$work/startup.$mpi" "$work/data"
-    compare "$mpi, 4 ranks, no I/O" $goal_ms "$repetitions" on_four_ranks "$work/startup.$mpi"
+    for io in "I/O" "no I/O"; do
+        program=("$work/startup.$mpi")
+        [ "$io" = "no I/O" ] || program+=("$work/data")
+        compare "" "$weir" "$repetitions" on_ranks 4 PRELOAD "${program[@]}"
+        row "$mpi, 4 ranks, $io" 1 $goal_ms
+        compare "" "$weir" "$repetitions" on_ranks 1 PRELOAD "${program[@]}"
+        row "$mpi, 1 rank, $io, processor" 2 $goal_ms
+    done
 done
-compare "/bin/true" 0 $((20 * repetitions)) not_mpi
+compare "" "$weir" $((20 * repetitions)) alone PRELOAD /bin/true
+row "/bin/true" 1 0
+compare "$work/nothing.so" "$weir" $((20 * repetitions)) alone PRELOAD /bin/true
+row "/bin/true, preloading nothing" 1 0
 say_load
 echo
 echo "millions of instructions from start to end, one rank (a processor does some thousand million per second)"

@@ -6,7 +6,7 @@
 
 use crate::clock::{self, Moment};
 use crate::shim::caller;
-use crate::shim::shield;
+use crate::shim::{shield, unwind};
 use crate::{abi, config, gate, measure, profile};
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
@@ -67,6 +67,9 @@ fn ensure_armed(model: Model) {
     let state = STATE.load(Acquire);
     if state == ARMED || state == DRAINING || shield::fuse_is_blown() || config::disabled() {
         return;
+    }
+    if !unwind::is_there() {
+        return config::say("no libgcc_s.so.1 on this machine: nothing is measured");
     }
     clock::choose();
     *ARMED_AT.lock().unwrap_or_else(|e| e.into_inner()) = Moment::now();

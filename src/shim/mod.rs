@@ -11,4 +11,5 @@ pub(crate) mod shield;
 pub(crate) mod special;
 mod stdio;
 mod stdio_text;
+pub(crate) mod unwind;
 mod wrap;

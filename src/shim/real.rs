@@ -4,6 +4,7 @@
 //! and puts it into the slot; from then on a call is one jump. A function that does not exist is an
 //! answer, never an exit.
 
+use super::shield::shield;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
@@ -41,6 +42,11 @@ pub(crate) fn find(name: &CStr) -> *mut c_void {
     // SAFETY: a lookup by name; a private libmpi (RTLD_LOCAL, as Python loads it) is not found by it.
     let next = unsafe { super::dlsym::real_dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if next.is_null() { find_in_loaded_objects(name) } else { next }
+}
+
+/// As [`find`], from a wrapper that has not called the real function yet.
+pub(crate) fn find_shielded(name: &CStr) -> *mut c_void {
+    shield(std::ptr::null_mut(), || find(name))
 }
 
 /// The address of a variable as the program sees it: its own copy if the linker made one.

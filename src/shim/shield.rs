@@ -23,10 +23,9 @@ pub(crate) fn shield<R>(otherwise: R, work: impl FnOnce() -> R) -> R {
     // SAFETY: glibc's errno location is valid for the life of the thread.
     let errno = unsafe { *libc::__errno_location() };
     let _caller = caller::enter_weir();
-    static QUIET: std::sync::Once = std::sync::Once::new();
-    QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+    silence_panics();
     let answer = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
-        blow_fuse(&cause);
+        blow_fuse(&said(cause));
         otherwise
     });
     // SAFETY: as above.
@@ -34,14 +33,53 @@ pub(crate) fn shield<R>(otherwise: R, work: impl FnOnce() -> R) -> R {
     answer
 }
 
-fn blow_fuse(cause: &(dyn std::any::Any + Send)) {
+/// What a panic has to say, `blow_fuse` says. A function of its own: closures within `shield` would leave
+/// a table of pointers for each of its hundreds of uses, which every process that loads Weir has to relocate.
+#[inline(never)]
+fn silence_panics() {
+    static SILENT: std::sync::Once = std::sync::Once::new();
+    SILENT.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+}
+
+/// What a panic said.
+fn said(cause: Box<dyn std::any::Any + Send>) -> String {
+    match cause.downcast::<String>() {
+        Ok(text) => *text,
+        Err(cause) => cause.downcast_ref::<&str>().unwrap_or(&"no reason given").to_string(),
+    }
+}
+
+fn blow_fuse(text: &str) {
     FUSE.store(true, Relaxed);
     lifecycle::switch_off();
-    let text = cause
-        .downcast_ref::<&str>()
-        .map(|s| s.to_string())
-        .or_else(|| cause.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
     config::say(&format!("internal error ({text}): measuring stops here, the program goes on"));
-    profile::note_fuse(&text);
+    profile::note_fuse(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Through the unwinder that `shim::unwind` finds, as in a program.
+    #[test]
+    fn a_panic_gives_the_other_answer_and_blows_the_fuse() {
+        assert_eq!(shield(1, || 2), 2);
+        assert!(!fuse_is_blown());
+        // SAFETY: glibc's errno location is valid for the life of the thread.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        unsafe { *errno = libc::EINTR };
+        let answer = shield(1, || if fuse_is_blown() { 2 } else { panic!("in a test") });
+        assert_eq!(answer, 1);
+        assert!(fuse_is_blown());
+        // SAFETY: as above.
+        assert_eq!(unsafe { *errno }, libc::EINTR);
+    }
+
+    #[test]
+    fn what_a_panic_said_is_kept() {
+        let caught = |work: fn()| said(catch_unwind(work).unwrap_err());
+        assert_eq!(caught(|| panic!("plain")), "plain");
+        assert_eq!(caught(|| panic!("{} words", 2)), "2 words");
+    }
 }

@@ -13,9 +13,7 @@ macro_rules! real_function {
             if ABSENT.load(std::sync::atomic::Ordering::Relaxed) {
                 return $missing;
             }
-            let found = $crate::shim::shield::shield(std::ptr::null_mut(), || {
-                $crate::shim::real::find(NAME)
-            });
+            let found = $crate::shim::real::find_shielded(NAME);
             if found.is_null() {
                 ABSENT.store(true, std::sync::atomic::Ordering::Relaxed);
                 return $missing;
