@@ -235,7 +235,9 @@ impl Leader {
     fn depart(mut self) {
         let change = self.watch.end(&self.page.sum());
         self.tell(change, &Sum::default());
-        if let (Some((history, key)), _) = history() {
+        if self.page.is_home.load(Acquire) == 1
+            && let (Some((history, key)), _) = history()
+        {
             let habits = Habits {
                 phases: self.watch.phases(),
                 w_iter_ns: self.watch.w_iter_ns(),

@@ -166,3 +166,144 @@ impl Watch {
         total_bytes / (self.phases.len() as u64).max(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A program that writes `calls` times in a phase, with pauses, looked at every 2 ms.
+    struct Program {
+        now_ns: u64,
+        sum: Sum,
+        watch: Watch,
+        changes: Vec<(u64, Change)>,
+    }
+
+    impl Program {
+        fn new(fixed_gap_ns: Option<u64>) -> Program {
+            let sum = Sum { open_files: 1, ..Sum::default() };
+            Program { now_ns: 0, sum, watch: Watch::new(fixed_gap_ns, &sum), changes: Vec::new() }
+        }
+
+        fn look(&mut self) {
+            let change = self.watch.look(self.now_ns, &self.sum);
+            if change != Change::None {
+                self.changes.push((self.now_ns / MS, change));
+            }
+        }
+
+        fn pass(&mut self, ns: u64) {
+            let until_ns = self.now_ns + ns;
+            while self.now_ns < until_ns {
+                self.now_ns += 2 * MS;
+                self.look();
+            }
+        }
+
+        /// A request that takes some time.
+        fn write(&mut self, bytes: u64, ns: u64) {
+            self.sum.in_flight = 1;
+            self.sum.spent_bytes += bytes;
+            self.look();
+            self.pass(ns);
+            self.sum.in_flight = 0;
+            self.sum.done_bytes += bytes;
+            self.sum.last_end_ns = self.now_ns;
+        }
+
+        fn ends(&self) -> Vec<Ended> {
+            let ended = |(_, change): &(u64, Change)| match change {
+                Change::Ended(ended) => Some(*ended),
+                _ => None,
+            };
+            self.changes.iter().filter_map(ended).collect()
+        }
+    }
+
+    #[test]
+    fn a_phase_begins_with_the_first_request_and_ends_after_the_gap() {
+        let mut program = Program::new(Some(20 * MS));
+        program.pass(100 * MS);
+        assert_eq!(program.changes, []);
+        program.write(1000, 10 * MS);
+        program.pass(10 * MS);
+        program.write(1000, 10 * MS);
+        program.pass(100 * MS);
+        assert_eq!(program.changes[0], (100, Change::Began));
+        let ended = Ended { bytes: 2000, io_ns: 30 * MS, waited_ns: 0 };
+        assert_eq!(program.ends(), [ended]);
+        assert_eq!(program.changes.len(), 2);
+    }
+
+    #[test]
+    fn closing_the_last_file_ends_it_sooner() {
+        let mut program = Program::new(None);
+        program.write(1000, 10 * MS);
+        program.sum.open_files = 0;
+        program.pass(12 * MS);
+        assert_eq!(program.ends().len(), 1);
+    }
+
+    #[test]
+    fn pauses_within_phases_are_learnt() {
+        let mut program = Program::new(None);
+        for _ in 0..12 {
+            for _ in 0..4 {
+                program.write(1000, 10 * MS);
+                program.pass(100 * MS);
+            }
+            program.pass(3000 * MS);
+        }
+        // The first pauses looked like ends; later phases are whole.
+        assert_eq!(program.ends().last().map(|ended| ended.bytes), Some(4000));
+        let mean_ns = program.watch.w_iter_ns().unwrap();
+        assert!(mean_ns > 500 * MS, "{mean_ns}");
+    }
+
+    #[test]
+    fn time_held_back_is_not_the_programs_own() {
+        let mut program = Program::new(Some(20 * MS));
+        program.sum.waiting = 1;
+        program.sum.waiting_bytes = 1000;
+        program.look();
+        let progress = program.watch.progress(&program.sum);
+        assert!(progress.is_waiting() && progress.wanted_bytes == 1000);
+        program.pass(500 * MS);
+        program.sum.waiting = 0;
+        program.sum.waiting_bytes = 0;
+        program.sum.waited_ns = 500 * MS;
+        program.write(1000, 10 * MS);
+        program.pass(100 * MS);
+        assert_eq!(program.ends(), [Ended { bytes: 1000, io_ns: 10 * MS, waited_ns: 500 * MS }]);
+    }
+
+    #[test]
+    fn a_marked_phase_lasts_as_long_as_the_program_says() {
+        let mut program = Program::new(Some(20 * MS));
+        program.sum.marks = 1;
+        program.look();
+        assert_eq!(program.changes, [(0, Change::Began)]);
+        program.write(1000, 10 * MS);
+        program.pass(1000 * MS);
+        assert_eq!(program.ends(), []);
+        program.sum.marks = 0;
+        program.look();
+        assert_eq!(program.ends().len(), 1);
+    }
+
+    #[test]
+    fn a_request_that_slipped_in_after_the_end_begins_a_phase() {
+        let mut program = Program::new(Some(20 * MS));
+        program.write(1000, 10 * MS);
+        program.pass(100 * MS);
+        program.sum.spent_bytes += 500;
+        program.sum.done_bytes += 500;
+        program.sum.last_end_ns = program.now_ns;
+        program.look();
+        assert_eq!(program.watch.progress(&program.sum).spent_bytes, 500);
+        program.pass(100 * MS);
+        assert_eq!(program.ends().len(), 2);
+    }
+}

@@ -9,6 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use weir_coord::PolicyKind;
+use weir_coord::address::Choice;
+use weir_coord::place::Place;
 use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
 
 #[derive(clap::Args)]
@@ -37,6 +40,24 @@ pub(crate) struct Args {
     /// Leave the signals of the program alone; ranks that die of one then count as killed
     #[arg(long)]
     no_signals: bool,
+    /// Who coordinates this job with others: off, elect, elect:/directory, unix:/path or tcp://host:port
+    /// [default: WEIR_COORDINATOR or elect]
+    #[arg(long, value_name = "WHERE", value_parser = coordinator)]
+    coordinator: Option<String>,
+    /// The key that a coordinator at tcp://… wants [default: WEIR_KEY]
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// How to share if this job is elected to coordinate: weir, set10, fair, exclusive, …
+    /// [default: WEIR_POLICY or weir]
+    #[arg(long, value_name = "NAME", value_parser = policy)]
+    policy: Option<String>,
+    /// Whose I/O waits for its turn: mpi, all or off; for some files only with their paths behind a colon,
+    /// as in mpi:/scratch [default: WEIR_GATE or mpi]
+    #[arg(long, value_name = "WHAT", value_parser = gate)]
+    gate: Option<String>,
+    /// The longest wait for a turn, such as 60s [default: WEIR_MAX_WAIT or 60s]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    max_wait: Option<String>,
     /// The ranks say on standard error what they find
     #[arg(short, long)]
     verbose: bool,
@@ -75,6 +96,39 @@ fn positive_time(value: &str) -> Result<String, String> {
     }
 }
 
+fn coordinator(value: &str) -> Result<String, String> {
+    value.parse::<Choice>().map(|_| value.into())
+}
+
+fn policy(value: &str) -> Result<String, String> {
+    value.parse::<PolicyKind>().map(|_| value.into()).map_err(|error| error.to_string())
+}
+
+fn gate(value: &str) -> Result<String, String> {
+    match value.split(':').next() {
+        Some("mpi" | "all" | "off") => Ok(value.into()),
+        _ => Err("must be mpi, all or off, and may have paths behind a colon".into()),
+    }
+}
+
+/// A setting that ranks would complain about one by one is better refused here.
+fn check_environment() -> Result<(), String> {
+    type Check = fn(&str) -> Result<String, String>;
+    let checks: [(&str, Check); 4] = [
+        ("WEIR_COORDINATOR", coordinator),
+        ("WEIR_POLICY", policy),
+        ("WEIR_GATE", gate),
+        ("WEIR_MAX_WAIT", positive_time),
+    ];
+    for (name, check) in checks {
+        if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
+            let value = value.to_string_lossy();
+            check(&value).map_err(|reason| format!("{name}={value}: {reason}"))?;
+        }
+    }
+    Ok(())
+}
+
 fn job_id(value: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     match value {
@@ -98,12 +152,20 @@ impl Args {
         settings.extend(self.max_files.map(|files| ("WEIR_MAX_FILES", files.to_string().into())));
         settings.extend(self.application.as_ref().map(|name| ("WEIR_APPLICATION", name.into())));
         settings.extend(self.no_signals.then(|| ("WEIR_SIGNALS", "off".into())));
+        let from_environment = || std::env::var_os("WEIR_COORDINATOR").filter(|value| !value.is_empty());
+        let coordinator = self.coordinator.as_ref().map(OsString::from).or_else(from_environment);
+        settings.push(("WEIR_COORDINATOR", coordinator.unwrap_or_else(|| "elect".into())));
+        settings.extend(self.key.as_ref().map(|key| ("WEIR_KEY", key.into())));
+        settings.extend(self.policy.as_ref().map(|policy| ("WEIR_POLICY", policy.into())));
+        settings.extend(self.gate.as_ref().map(|gate| ("WEIR_GATE", gate.into())));
+        settings.extend(self.max_wait.as_ref().map(|time| ("WEIR_MAX_WAIT", time.into())));
         settings.extend(self.verbose.then(|| ("WEIR_VERBOSE", "1".into())));
         settings
     }
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    check_environment()?;
     let library = find_library(args.lib.as_deref())?;
     let dir = writable_dir(&directory(args.dir.as_deref()))?;
     let job = args.job_id.clone().unwrap_or_else(new_job_id);
@@ -111,6 +173,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let setup = Setup::new(&args.command, &library, args.settings(&dir, &job))?;
     let status = spawn_and_wait(&setup)?;
     merge_leftovers(&dir, &job);
+    // Ranks that were killed could not take it away.
+    if let Ok(place) = Place::of_job(&job) {
+        place.remove();
+    }
     let mut profiles = profiles_of(&dir, &job)?;
     profiles.retain(|profile| !before.contains(profile));
     for profile in &profiles {
@@ -222,6 +288,9 @@ mod tests {
 
     #[test]
     fn values_are_checked_before_anything_runs() {
+        assert!(coordinator("elect:/a").is_ok() && coordinator("somewhere").is_err());
+        assert!(gate("mpi:/scratch").is_ok() && gate("posix").is_err());
+        assert!(policy("set10").is_ok() && policy("best").is_err());
         for good in ["0.5", "2s", "200ms"] {
             assert_eq!(positive_time(good), Ok(good.into()));
         }

@@ -84,6 +84,7 @@ pub(crate) struct Merger {
     marked: BTreeMap<u64, Span>,
     ranks: Vec<RankSoFar>,
     dropped: Dropped,
+    coordination: Coordination,
     notes: Vec<String>,
 }
 
@@ -103,6 +104,7 @@ impl Merger {
             marked: BTreeMap::new(),
             ranks: Vec::new(),
             dropped: Dropped::default(),
+            coordination: Coordination::default(),
             notes: Vec::new(),
             frame,
         })
@@ -118,6 +120,7 @@ impl Merger {
         self.timeline.add(record);
         self.add_bursts(record);
         let head = &record.head;
+        self.coordination.add(&head.coordination);
         self.dropped.files = self.dropped.files.saturating_add(head.dropped.files);
         self.dropped.bursts = self.dropped.bursts.saturating_add(head.dropped.bursts);
         self.dropped.collectives = self.dropped.collectives.saturating_add(head.dropped.collectives);
@@ -235,6 +238,7 @@ impl Merger {
             weir: Weir { version: self.frame.version.clone(), schema: SCHEMA },
             job: job(&self.frame, job_ended(&ends)),
             phases,
+            coordination: self.coordination,
             modules: Module::ALL
                 .iter()
                 .map(|module| (Cow::Borrowed(module.name()), ModuleCounters { counters: counters(*module) }))

@@ -21,6 +21,8 @@ pub struct Profile {
     pub weir: Weir,
     pub job: Job,
     pub phases: Phases,
+    #[serde(default)]
+    pub coordination: Coordination,
     pub modules: BTreeMap<Cow<'static, str>, ModuleCounters>,
     pub files: Vec<File>,
     pub collectives: Collectives,
@@ -86,6 +88,44 @@ pub struct Outside {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub calls: u64,
+}
+
+/// What happened at the gate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Coordination {
+    /// The coordinator's policy; `None` for a job that never met one.
+    pub policy: Option<String>,
+    /// Requests that were held back, and for how long, summed over ranks.
+    pub waits: u64,
+    pub wait_s: f64,
+    /// Of these, those that reached `WEIR_MAX_WAIT`.
+    pub limits: u64,
+    /// Those that went on because there was nobody to ask.
+    pub alone: u64,
+    /// How often a node was told to wait, lost the coordinator, and went on without one.
+    pub holds: u64,
+    pub losses: u64,
+    pub opens: u64,
+    /// Why there was no coordination, in the words of the rank that said so last.
+    pub note: Option<String>,
+}
+
+impl Coordination {
+    pub(crate) fn add(&mut self, one: &Coordination) {
+        self.policy = self.policy.take().or_else(|| one.policy.clone());
+        self.note = one.note.clone().or_else(|| self.note.take());
+        self.wait_s += one.wait_s;
+        for (sum, value) in [
+            (&mut self.waits, one.waits),
+            (&mut self.limits, one.limits),
+            (&mut self.alone, one.alone),
+            (&mut self.holds, one.holds),
+            (&mut self.losses, one.losses),
+            (&mut self.opens, one.opens),
+        ] {
+            *sum = sum.saturating_add(value);
+        }
+    }
 }
 
 /// Counters by name: whole numbers, or seconds for those with `_F_` in their name.

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::extents::{Access, Blocks, View};
 use crate::layout::{self, *};
 use crate::phases::Span;
+use crate::profile::Coordination;
 use crate::tally;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
@@ -109,6 +110,22 @@ fn reading(clock: &ClockReading) -> [u64; 3] {
     [load(&clock.ticks), load(&clock.monotonic_ns), load(&clock.realtime_ns)]
 }
 
+fn coordination_of(header: &Header, clock: Clock) -> Coordination {
+    let gate = &header.gate;
+    let text = |text: String| Some(text).filter(|text| !text.is_empty());
+    Coordination {
+        policy: text(header.policy.get()),
+        waits: load(&gate.waits),
+        wait_s: clock.duration_ns(load(&gate.wait_ticks)) as f64 / 1e9,
+        limits: load(&gate.limits),
+        alone: load(&gate.alone),
+        holds: load(&gate.holds),
+        losses: load(&gate.losses),
+        opens: load(&gate.opens),
+        note: text(header.gate_note.get()),
+    }
+}
+
 /// What was dropped by one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
@@ -133,6 +150,7 @@ pub struct Head {
     pub phase_gap_ns: u64,
     pub spawned: bool,
     pub dropped: Dropped,
+    pub coordination: Coordination,
     pub clock: Clock,
     /// When Weir was armed, in nanoseconds since 1970.
     pub start_ns: u64,
@@ -203,6 +221,7 @@ impl Head {
                 requests: load(&dropped.requests),
                 handles: load(&dropped.handles),
             },
+            coordination: coordination_of(header, clock),
             clock,
             start_ns,
             end_ns: end_ns.max(start_ns),

@@ -5,7 +5,7 @@ use super::text::{bytes, counted, percent, ranks, seconds, sparkline, tail};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_profile::describe_end;
-use weir_profile::profile::{Fate, Profile};
+use weir_profile::profile::{Coordination, Fate, Profile};
 
 /// How the text is dressed: plain, or with bold labels on a terminal.
 #[derive(Clone, Copy)]
@@ -30,6 +30,7 @@ pub(crate) fn summary(profile: &Profile, dress: Dress) -> String {
     head(&mut out, profile, dress);
     volume(&mut out, profile, dress);
     phases(&mut out, profile, dress);
+    turns(&mut out, profile, dress);
     collectives(&mut out, profile, dress);
     slowest(&mut out, profile, dress);
     files(&mut out, profile, dress);
@@ -112,6 +113,24 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
     if let Some(highest) = moved.iter().max().filter(|highest| **highest > 0) {
         let peak = bytes(*highest as f64 / series.bin_s);
         dress.line(out, "Over time", &format!("▕{}▏ peak {peak}/s", sparkline(&moved, 64)));
+    }
+}
+
+/// How the job got on with others, if it was to take turns with them.
+fn turns(out: &mut String, profile: &Profile, dress: Dress) {
+    let Coordination { policy, waits, wait_s, limits, alone, losses, opens, note, .. } =
+        &profile.coordination;
+    let mut parts: Vec<String> = policy.iter().map(|policy| format!("policy {policy}")).collect();
+    if *waits > 0 {
+        parts.push(format!("{}, {} over all ranks", counted(*waits, "wait"), seconds(*wait_s)));
+    }
+    let times = [(limits, "beyond the limit"), (alone, "with nobody to ask")];
+    parts.extend(times.iter().filter(|(n, _)| **n > 0).map(|(n, what)| format!("{n} {what}")));
+    let events = [(losses, "coordinator lost"), (opens, "uncoordinated")];
+    parts.extend(events.iter().filter(|(n, _)| **n > 0).map(|(n, what)| format!("{what} {n}×")));
+    parts.extend(note.clone());
+    if !parts.is_empty() {
+        dress.line(out, "Turns", &parts.join("; "));
     }
 }
 
