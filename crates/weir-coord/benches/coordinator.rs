@@ -1,15 +1,15 @@
 //! How fast a coordinator answers, how many it can serve, and how soon another takes its place.
 //!
-//! `cargo bench -p weir-coord`. Requests are answered in full: every connection says something in every round
-//! and waits for its answer. What the server could do with a core of its own is told by the processor time of its thread,
-//! which other work on the machine disturbs least.
+//! `cargo bench -p weir-coord --bench coordinator`. The service is a process of its own, so that ten thousand
+//! connections fit into the descriptors of each side. Rates are told by the clock, which is what a quiet machine with
+//! a core for each side shows, and per second of the service's processor time, which other work disturbs less.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use weir_coord::Waker;
 use weir_coord::address::Address;
@@ -22,27 +22,36 @@ use weir_coord::wire::{Inbox, Message};
 use weir_engine::sharing::PolicyKind;
 
 fn main() {
+    raise_descriptor_limit();
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, serve, address, policy] = &words[..]
+        && serve == "serve"
+    {
+        return be_service(&address.parse().expect("an address"), policy.parse().expect("a policy"));
+    }
     let directory = std::env::temp_dir().join(format!("weir-bench-{}", std::process::id()));
     private_directory(&directory).expect("a directory");
-    let most_jobs = (raise_descriptor_limit().saturating_sub(100) / 2) as usize;
     own_round_trip(directory.clone());
     let socket = Address::Unix(directory.join("bench.sock"));
     round_trip(&socket);
     println!(
-        "\n{:<12} {:>6} {:>12} {:>22} {:>14}",
-        "policy", "jobs", "requests/s", "per core of the server", "slowest round"
+        "\n{:<12} {:>6} {:>14} {:>26} {:>14}",
+        "policy", "jobs", "requests/s", "per s of the service's CPU", "slowest round"
     );
     for jobs in [1_000, 10_000] {
         for policy in [PolicyKind::Weir, PolicyKind::Set10, PolicyKind::Exclusive, PolicyKind::Fair] {
-            throughput(&socket, policy, most_jobs.min(jobs));
+            throughput(&socket, policy, jobs);
         }
+    }
+    println!();
+    for policy in [PolicyKind::Weir, PolicyKind::Set10, PolicyKind::Fair] {
+        everyday(&socket, policy, 10_000);
     }
     takeover(directory.clone());
     let _ = std::fs::remove_dir_all(directory);
 }
 
-/// Both ends of ten thousand connections are in this process: how many descriptors it may have.
-fn raise_descriptor_limit() -> u64 {
+fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointers are valid for the calls.
     unsafe {
@@ -50,7 +59,6 @@ fn raise_descriptor_limit() -> u64 {
         limit.rlim_cur = limit.rlim_max;
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
     }
-    limit.rlim_cur
 }
 
 fn identity(job: &str) -> Identity {
@@ -87,43 +95,61 @@ fn own_round_trip(directory: PathBuf) {
     member.leave();
 }
 
-/// A server in a thread; its processor time comes back when it is stopped.
+/// A service in a process of its own: whenever it is asked, it tells its processor time.
 struct Service {
-    stop: Arc<AtomicBool>,
-    waker: Waker,
-    thread: std::thread::JoinHandle<Duration>,
+    child: Child,
+    asks: ChildStdin,
+    answers: BufReader<ChildStdout>,
 }
 
 impl Service {
     fn start(address: &Address, policy: PolicyKind) -> Service {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, address) = (stop.clone(), address.clone());
-        let (tell, told) = channel();
-        // By a name, so that a profiler tells it from those who ask.
-        let builder = std::thread::Builder::new().name("coordinator".into());
-        let serve = move || {
-            // Nobody beats while ten thousand connect.
-            let pace = Pace { lease_ms: 60_000, ..Pace::default() };
-            let settings = Settings { policy, pace, max_connections: 100_000, ..Settings::default() };
-            let mut server = Server::new(settings).expect("a server");
-            server.listen(&address, false).expect("listens");
-            tell.send(server.waker()).expect("is heard");
-            let mut began = None;
-            while !stopped.load(SeqCst) {
-                server.step(Duration::from_secs(1)).expect("steps");
-                began.get_or_insert_with(processor_time);
-            }
-            processor_time() - began.unwrap_or_default()
-        };
-        let thread = builder.spawn(serve).expect("a thread");
-        let waker = told.recv().expect("a server");
-        Service { stop, waker, thread }
+        let program = std::env::current_exe().expect("this program");
+        let mut command = Command::new(program);
+        command.args(["serve", &address.to_string(), &policy.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+        let asks = child.stdin.take().expect("a pipe");
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut service = Service { child, asks, answers };
+        service.processor_time();
+        service
     }
 
-    fn stop(self) -> Duration {
-        self.stop.store(true, SeqCst);
-        self.waker.wake();
-        self.thread.join().expect("ends")
+    fn processor_time(&mut self) -> Duration {
+        self.asks.write_all(b"\n").expect("asks");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("answers");
+        Duration::from_nanos(line.trim().parse().expect("nanoseconds"))
+    }
+
+    fn stop(mut self) {
+        drop(self.asks);
+        self.child.wait().expect("ends");
+    }
+}
+
+/// Serves until nobody can ask any more.
+fn be_service(address: &Address, policy: PolicyKind) {
+    // Nobody beats while ten thousand connect.
+    let pace = Pace { lease_ms: 60_000, ..Pace::default() };
+    let settings = Settings { policy, pace, max_connections: 100_000, ..Settings::default() };
+    let mut server = Server::new(settings).expect("a server");
+    server.listen(address, false).expect("listens");
+    let (asked, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (asks, ends, waker) = (asked.clone(), ended.clone(), server.waker());
+    std::thread::spawn(move || {
+        for _ in std::io::stdin().lines() {
+            asks.fetch_add(1, SeqCst);
+            waker.wake();
+        }
+        ends.store(true, SeqCst);
+        waker.wake();
+    });
+    while !ended.load(SeqCst) {
+        server.step(Duration::from_secs(1)).expect("steps");
+        for _ in 0..asked.swap(0, SeqCst) {
+            println!("{}", processor_time().as_nanos());
+        }
     }
 }
 
@@ -153,7 +179,7 @@ fn round_trip(address: &Address) {
         client.end(1, 1, 0);
         taken
     });
-    print_times("ask and grant, coordinator in another thread", times.collect());
+    print_times("ask and grant, coordinator in another process", times.collect());
     drop(client);
     service.stop();
 }
@@ -167,6 +193,30 @@ struct Load {
 }
 
 impl Load {
+    /// Connected, greeted and in its first phase.
+    fn join(address: &Address, job: usize, frames: &mut Vec<u8>, scratch: &mut [u8]) -> Load {
+        let Address::Unix(path) = address else { panic!("a Unix socket") };
+        let stream = UnixStream::connect(path).expect("connects");
+        let mut load = Load { stream, inbox: Inbox::default(), phase: 1, granted: false };
+        frames.clear();
+        Message::Hello {
+            job: job.to_string(),
+            application: "bench".into(),
+            host: "here".into(),
+            pid: 1,
+            ranks: 1,
+            nodes: 1,
+            w_iter_ns: Some(10u64.pow(9 + job as u32 % 4)),
+            mean_phase_bytes: None,
+            rejoins: false,
+        }
+        .encode(frames);
+        Message::Begin { phase: 1, bytes: Some(1 << 20) }.encode(frames);
+        load.stream.write_all(frames).expect("sends");
+        load.hear(scratch);
+        load
+    }
+
     /// Who was granted ends its phase and asks for the next: two requests. Who waits says that it lives: one.
     fn ask(&mut self, frames: &mut Vec<u8>) -> u64 {
         frames.clear();
@@ -185,50 +235,37 @@ impl Load {
 
     /// Waits for at least one answer.
     fn hear(&mut self, scratch: &mut [u8]) {
+        while !self.hear_some(scratch) {}
+    }
+
+    /// One read; whether there was an answer among it.
+    fn hear_some(&mut self, scratch: &mut [u8]) -> bool {
+        let length = match self.stream.read(scratch) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            other => other.expect("receives"),
+        };
+        assert!(length > 0, "the server closed the connection");
+        self.inbox.feed(&scratch[..length]);
         let mut answered = false;
-        while !answered {
-            let length = self.stream.read(scratch).expect("receives");
-            assert!(length > 0, "the server closed the connection");
-            self.inbox.feed(&scratch[..length]);
-            while let Some(message) = self.inbox.take().expect("a good frame") {
-                self.granted |= matches!(message, Message::Grant { .. });
-                self.granted &= !matches!(message, Message::Hold { .. });
-                answered |= !matches!(message, Message::Credit { .. });
-            }
+        while let Some(message) = self.inbox.take().expect("a good frame") {
+            self.granted |= matches!(message, Message::Grant { .. });
+            self.granted &= !matches!(message, Message::Hold { .. });
+            answered |= !matches!(message, Message::Credit { .. });
         }
+        answered
     }
 }
 
+/// As many requests as can be answered, each job with one under way.
 fn throughput(address: &Address, policy: PolicyKind, jobs: usize) {
-    let Address::Unix(path) = address else { return };
-    let service = Service::start(address, policy);
+    let mut service = Service::start(address, policy);
     let mut frames = Vec::new();
     let mut scratch = vec![0; 16 << 10];
-    let mut loads: Vec<Load> = Vec::with_capacity(jobs);
-    for job in 0..jobs {
-        let stream = UnixStream::connect(path).expect("connects");
-        let mut load = Load { stream, inbox: Inbox::default(), phase: 1, granted: false };
-        frames.clear();
-        Message::Hello {
-            job: job.to_string(),
-            application: "bench".into(),
-            host: "here".into(),
-            pid: 1,
-            ranks: 1,
-            nodes: 1,
-            w_iter_ns: Some(10u64.pow(9 + job as u32 % 4)),
-            mean_phase_bytes: None,
-            rejoins: false,
-        }
-        .encode(&mut frames);
-        Message::Begin { phase: 1, bytes: Some(1 << 20) }.encode(&mut frames);
-        load.stream.write_all(&frames).expect("sends");
-        load.hear(&mut scratch);
-        loads.push(load);
-    }
+    let mut loads: Vec<Load> =
+        (0..jobs).map(|job| Load::join(address, job, &mut frames, &mut scratch)).collect();
     // Each asks again as soon as its answer is read: while some are answered, others are heard.
     loads.iter_mut().for_each(|load| _ = load.ask(&mut frames));
-    let start = Instant::now();
+    let (start, spent_before) = (Instant::now(), service.processor_time());
     let mut requests = 0;
     let mut slowest = Duration::ZERO;
     while start.elapsed() < Duration::from_secs(3) {
@@ -240,9 +277,49 @@ fn throughput(address: &Address, policy: PolicyKind, jobs: usize) {
         slowest = slowest.max(round.elapsed());
     }
     let rate = requests as f64 / start.elapsed().as_secs_f64();
+    let spent = service.processor_time() - spent_before;
+    let per_core = requests as f64 / spent.as_secs_f64();
+    println!("{:<12} {jobs:>6} {rate:>14.0} {per_core:>26.0} {slowest:>14.1?}", policy.to_string());
     drop(loads);
-    let per_core = requests as f64 / service.stop().as_secs_f64();
-    println!("{:<12} {jobs:>6} {rate:>12.0} {per_core:>22.0} {slowest:>14.1?}", policy.to_string());
+    service.stop();
+}
+
+const SLOTS: usize = 200;
+const SECONDS: usize = 5;
+
+/// Very many jobs as they are every day: each says something every 200 ms, a beat or, if it may do I/O, that its phase
+/// is over and the next begins. Printed is how busy the service is, and when those who wait for it are answered.
+fn everyday(address: &Address, policy: PolicyKind, jobs: usize) {
+    let mut service = Service::start(address, policy);
+    let mut frames = Vec::new();
+    let mut scratch = vec![0; 16 << 10];
+    let mut loads: Vec<Load> =
+        (0..jobs).map(|job| Load::join(address, job, &mut frames, &mut scratch)).collect();
+    loads.iter().for_each(|load| load.stream.set_nonblocking(true).expect("a socket"));
+    let (start, spent_before) = (Instant::now(), service.processor_time());
+    let (mut requests, mut times) = (0, Vec::new());
+    for slot in 0..SECONDS * 5 * SLOTS {
+        let due = start + Duration::from_millis(slot as u64);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        for (index, load) in loads.iter_mut().skip(slot % SLOTS).step_by(SLOTS).enumerate() {
+            load.hear_some(&mut scratch);
+            requests += load.ask(&mut frames);
+            // The first of each slot waits for its answer, so that it is known when it came.
+            let asked = Instant::now();
+            while index == 0 && !load.hear_some(&mut scratch) {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+            if index == 0 {
+                times.push(asked.elapsed());
+            }
+        }
+    }
+    let rate = requests as f64 / start.elapsed().as_secs_f64();
+    let busy = (service.processor_time() - spent_before).as_secs_f64() / start.elapsed().as_secs_f64();
+    println!("{policy}: {jobs} jobs, {rate:.0} requests/s, service {:.0} % of a core", 100.0 * busy);
+    print_times("  answered", times);
+    drop(loads);
+    service.stop();
 }
 
 /// The time from the end of a coordinator to the welcome of the next, in the life of another job.
