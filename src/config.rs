@@ -28,6 +28,8 @@ pub(crate) struct Config {
     /// Files that are held back; all if there are none.
     pub(crate) gate_paths: Vec<String>,
     pub(crate) max_wait_ns: u64,
+    /// Whether new files get hints from the coordinator.
+    pub(crate) hints: bool,
 }
 
 /// Whose I/O is held back.
@@ -50,6 +52,7 @@ const DEFAULT: Config = Config {
     gate: Gate::Mpi,
     gate_paths: Vec::new(),
     max_wait_ns: 60_000_000_000,
+    hints: false,
 };
 
 static CONFIG: RwLock<Config> = RwLock::new(DEFAULT);
@@ -73,6 +76,7 @@ const KNOWN: &[&str] = &[
     "WEIR_POLICY",
     "WEIR_GATE",
     "WEIR_MAX_WAIT",
+    "WEIR_HINTS",
 ];
 
 pub(crate) fn get<R>(look: impl FnOnce(&Config) -> R) -> R {
@@ -160,6 +164,7 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
     setting("WEIR_MAX_WAIT", "a time such as 60, 500ms or 2s", "60", &mut |v| {
         seconds(v).map(|s| config.max_wait_ns = (s * 1e9) as u64).is_some()
     });
+    setting("WEIR_HINTS", "on or off", "off", &mut |v| flag(v).map(|on| config.hints = on).is_some());
     for name in ["WEIR_VERBOSE", "WEIR_DISABLE"] {
         setting(name, "0 or 1", "0", &mut |v| flag(v).is_some());
     }

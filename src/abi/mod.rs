@@ -8,7 +8,7 @@ mod openmpi;
 mod standard;
 
 use crate::shim::real;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use weir_profile::layout;
 
@@ -32,6 +32,7 @@ pub(crate) struct Abi {
     pub(crate) status_ignore: usize,
     pub(crate) statuses_ignore: usize,
     pub(crate) undefined: c_int,
+    pub(crate) mode_create: c_int,
     pub(crate) mode_sequential: c_int,
     pub(crate) err_intern: c_int,
     /// Tells the size of a predefined type from its handle alone, or 0.
@@ -116,6 +117,7 @@ impl Abi {
             ("MPI_STATUS_IGNORE", hex(self.status_ignore)),
             ("MPI_STATUSES_IGNORE", hex(self.statuses_ignore)),
             ("MPI_UNDEFINED", self.undefined.to_string()),
+            ("MPI_MODE_CREATE", self.mode_create.to_string()),
             ("MPI_MODE_SEQUENTIAL", self.mode_sequential.to_string()),
             ("MPI_ERR_INTERN", self.err_intern.to_string()),
         ]
@@ -163,6 +165,11 @@ pmpi! {
     file_get_byte_offset(c"PMPI_File_get_byte_offset"; fh: usize, offset: i64, position: *mut i64);
     get_library_version(c"PMPI_Get_library_version"; version: *mut u8, length: *mut c_int);
     query_thread(c"PMPI_Query_thread"; provided: *mut c_int);
+    info_create(c"PMPI_Info_create"; info: *mut c_void);
+    info_dup(c"PMPI_Info_dup"; info: Handle, copy: *mut c_void);
+    info_get(c"PMPI_Info_get"; info: Handle, key: *const c_char, room: c_int, value: *mut c_char, found: *mut c_int);
+    info_set(c"PMPI_Info_set"; info: Handle, key: *const c_char, value: *const c_char);
+    info_free(c"PMPI_Info_free"; info: *mut c_void);
     bcast(c"PMPI_Bcast"; buffer: *mut c_void, count: c_int, datatype: Handle, root: c_int, comm: Handle);
 }
 

@@ -17,6 +17,7 @@ pub(super) const ABI: Abi = Abi {
     status_ignore: 1,
     statuses_ignore: 1,
     undefined: -32766,
+    mode_create: 1,
     mode_sequential: 256,
     err_intern: 16,
     predefined_size,

@@ -20,6 +20,7 @@ pub(super) fn abi(address_of: impl Fn(&CStr) -> Handle) -> Option<Abi> {
         status_ignore: 0,
         statuses_ignore: 0,
         undefined: -32766,
+        mode_create: 1,
         mode_sequential: 256,
         err_intern: 17,
         predefined_size: |_| 0,

@@ -17,6 +17,7 @@ pub(super) const ABI: Abi = Abi {
     status_ignore: 0,
     statuses_ignore: 0,
     undefined: -32766,
+    mode_create: 2,
     mode_sequential: 64,
     err_intern: 17,
     predefined_size,

@@ -1,6 +1,7 @@
 //! The thread that speaks with the coordinator for all ranks of the job on a node. With all signals
 //! blocked, it never calls MPI, and it has a table of descriptors of its own.
 
+use super::desk::Answer;
 use super::page::{CLOSED, OPEN, Page, SILENT_NS, Sum};
 use super::watch::{Change, Watch};
 use super::{Presence, explain, note};
@@ -179,6 +180,8 @@ struct State {
     page: &'static Page,
     /// Nobody coordinates: everybody may go.
     is_open: bool,
+    /// Allocations that came too late.
+    unwanted: Vec<u64>,
 }
 
 impl Leader {
@@ -187,7 +190,8 @@ impl Leader {
         let sum = page.sum();
         let watch = Watch::new(fixed_gap_ns, &sum);
         page.set_credit(CLOSED);
-        Leader { page, member, watch, gate: State { page, is_open: false } }
+        page.desk.open();
+        Leader { page, member, watch, gate: State { page, is_open: false, unwanted: Vec::new() } }
     }
 
     fn serve(mut self) {
@@ -202,8 +206,12 @@ impl Leader {
             let sum = self.page.sum();
             let change = self.watch.look(now, &sum);
             self.tell(change, &sum);
+            if self.gate.is_open || self.member.client().is_joined() {
+                self.page.desk.pass_on(self.member.client());
+            }
             let (gate, watch) = (&mut self.gate, &self.watch);
             self.member.step(pause(self.page, watch), &mut |word| gate.hear(word, watch));
+            self.gate.unwanted.drain(..).for_each(|request| self.member.client().release(request));
         }
         self.depart();
     }
@@ -280,8 +288,14 @@ impl State {
                 note(|counts| &counts.holds, 1);
                 self.allow(CLOSED);
             }
-            // Nothing was asked that these answer.
-            Word::Allocated { .. } | Word::Turn { .. } => {}
+            Word::Allocated { request, aggregators, stripes, targets } => {
+                let answer = Answer { request, aggregators, stripes, targets };
+                if !self.page.desk.answer(&answer) {
+                    self.unwanted.push(request);
+                }
+            }
+            // Only who tells of its aggregators has turns of them.
+            Word::Turn { .. } => {}
             Word::Lost { .. } => note(|counts| &counts.losses, 1),
             Word::Refused { reason } => explain(self.page, &reason),
             Word::Open { reason } => {

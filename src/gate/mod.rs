@@ -9,6 +9,8 @@
 //! speaks with the coordinator for all. Every wait has an end: when the leader or the coordinator is
 //! gone, or after `WEIR_MAX_WAIT`, the request goes on without a grant, and that is counted.
 
+mod desk;
+pub(crate) mod hints;
 mod leader;
 mod page;
 mod watch;
@@ -143,6 +145,8 @@ fn join() -> Option<&'static Presence> {
     if let Some(presence) = presence() {
         return Some(presence);
     }
+    // What happens from here on is kept.
+    measure::ensure();
     let identity = profile::identity();
     let found = Place::of_job(&identity.job).and_then(|place| {
         place.sweep();

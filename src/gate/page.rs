@@ -3,6 +3,7 @@
 //! Bytes are counted from the beginning of the job and never go back; the leader of the node knows where
 //! the phase began. A request may start while less was spent than the credit says, however long it is.
 
+use super::desk::Desk;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,12 +41,21 @@ pub(super) struct Page {
     pub(super) is_home: AtomicU32,
     credit: Line<Credit>,
     spent_bytes: Line<AtomicU64>,
+    pub(super) desk: Line<Desk>,
     slot: [Slot; SLOTS],
 }
 
 /// In a cache line of its own.
 #[repr(C, align(64))]
-struct Line<T>(T);
+pub(super) struct Line<T>(T);
+
+impl<T> std::ops::Deref for Line<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 #[repr(C)]
 struct Credit {
@@ -74,7 +84,7 @@ pub(super) struct Slot {
     pub(super) last_end_ns: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Page>() == 64 * (SLOTS + 3));
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Page>() < 80 << 10);
 
 /// All slots together at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -95,17 +105,13 @@ impl Page {
     /// Charges a request if it may start.
     #[inline]
     pub(super) fn spend(&self, bytes: u64) -> bool {
-        let mut spent = self.spent_bytes.0.load(Relaxed);
+        let mut spent = self.spent_bytes.load(Relaxed);
         loop {
-            if spent >= self.credit.0.bytes.load(Acquire) {
+            if spent >= self.credit.bytes.load(Acquire) {
                 return false;
             }
-            match self.spent_bytes.0.compare_exchange_weak(
-                spent,
-                spent.saturating_add(bytes),
-                AcqRel,
-                Relaxed,
-            ) {
+            match self.spent_bytes.compare_exchange_weak(spent, spent.saturating_add(bytes), AcqRel, Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => spent = now,
             }
@@ -114,16 +120,16 @@ impl Page {
 
     /// Charges a request that starts without being allowed to.
     pub(super) fn charge(&self, bytes: u64) {
-        self.spent_bytes.0.fetch_add(bytes, AcqRel);
+        self.spent_bytes.fetch_add(bytes, AcqRel);
     }
 
     pub(super) fn credit_bytes(&self) -> u64 {
-        self.credit.0.bytes.load(Relaxed)
+        self.credit.bytes.load(Relaxed)
     }
 
     /// Sets the credit and wakes who waits for it.
     pub(super) fn set_credit(&self, bytes: u64) {
-        let credit = &self.credit.0;
+        let credit = &self.credit;
         if credit.bytes.swap(bytes, AcqRel) == bytes {
             return;
         }
@@ -136,12 +142,12 @@ impl Page {
 
     /// What [`Page::sleep`] takes: to be read before the credit is looked at.
     pub(super) fn news(&self) -> u32 {
-        self.credit.0.news.load(Acquire)
+        self.credit.news.load(Acquire)
     }
 
     /// Until the credit is another than when `news` was read, or for some time, or less.
     pub(super) fn sleep(&self, news: u32, limit: Duration) {
-        let credit = &self.credit.0;
+        let credit = &self.credit;
         let time =
             libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         credit.sleepers.fetch_add(1, AcqRel);
@@ -165,7 +171,7 @@ impl Page {
     }
 
     pub(super) fn sum(&self) -> Sum {
-        let mut sum = Sum { spent_bytes: self.spent_bytes.0.load(Acquire), ..Sum::default() };
+        let mut sum = Sum { spent_bytes: self.spent_bytes.load(Acquire), ..Sum::default() };
         for slot in self.used_slots() {
             sum.in_flight += slot.in_flight.load(Acquire);
             sum.waiting += slot.waiting.load(Acquire);

@@ -18,9 +18,10 @@ use weir_profile::layout::{Block, Ended};
 
 type Place = *mut c_void;
 
-/// An exported function whose body is written by hand; `$body` calls `real`.
+/// An exported function whose body is written by hand; `$body` makes the real call. With `{with …}` the body gets
+/// the function itself, for it may call it with other arguments.
 macro_rules! special {
-    ($($module:ident: [$($symbol:literal as $form:ident),+] $args:tt $body:ident;)+) => {
+    ($($module:ident: [$($symbol:literal as $form:ident),+] $args:tt $body:tt;)+) => {
         $(mod $module {
             $(pub(super) mod $form {
                 use super::super::*;
@@ -37,6 +38,18 @@ macro_rules! special {
             // SAFETY: the program's own call, made once by `$body`.
             $body($($arg,)* || unsafe { real($($arg),*) })
         }
+        special! { @row }
+    };
+    (@ $symbol:literal ($($arg:ident: $type:ty),*) {with $body:ident}) => {
+        real_function!(c_name!($symbol), fn($($arg: $type),*) -> c_int, missing(NAME));
+
+        #[unsafe(export_name = $symbol)]
+        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+            $body($($arg,)* real)
+        }
+        special! { @row }
+    };
+    (@row) => {
         pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
     };
 }
@@ -52,7 +65,7 @@ special! {
         (session: Place) session_finalize;
     abort: ["MPI_Abort" as mpi, "PMPI_Abort" as pmpi] (comm: Handle, code: c_int) abort;
     open: ["MPI_File_open" as mpi, "PMPI_File_open" as pmpi]
-        (comm: Handle, name: *const c_char, mode: c_int, info: Handle, fh: *mut usize) open;
+        (comm: Handle, name: *const c_char, mode: c_int, info: Handle, fh: *mut usize) {with open};
     close: ["MPI_File_close" as mpi, "PMPI_File_close" as pmpi] (fh: *mut usize) close;
     delete: ["MPI_File_delete" as mpi, "PMPI_File_delete" as pmpi] (name: *const c_char, info: Handle) delete;
     type_free: ["MPI_Type_free" as mpi, "PMPI_Type_free" as pmpi] (datatype: Place) type_free;
@@ -141,17 +154,23 @@ fn open(
     mode: c_int,
     info: Handle,
     fh: *mut usize,
-    real: impl FnOnce() -> c_int,
+    real: unsafe fn(Handle, *const c_char, c_int, Handle, *mut usize) -> c_int,
 ) -> c_int {
     let thread = Thread::current();
     if !thread.app_calls() {
-        return real();
+        // SAFETY: the program's own call.
+        return unsafe { real(comm, name, mode, info, fh) };
     }
     // Registered first, so that the POSIX calls beneath are known to be about this file.
-    let block = shield(None, || {
+    let (block, hints) = shield((None, None), || {
         lifecycle::ensure_armed_late();
-        if armed() { mpi_block(name) } else { None }
+        // Whatever else is the case: all ranks take part in it.
+        let hints = gate::hints::for_file(comm, || mpi_path(name), mode, info);
+        (if armed() { mpi_block(name) } else { None }, hints)
     });
+    let hinted_info = hints.as_ref().map_or(info, |hints| hints.info());
+    // SAFETY: the program's own call, or with an info that says more.
+    let real = || unsafe { real(comm, name, mode, hinted_info, fh) };
     let Some(block) = block else { return as_mpi(real) };
     let start = enter();
     let answer = real();
@@ -178,6 +197,9 @@ fn open(
         let handle = unsafe { *fh };
         handles::insert(handle, block, size.max(0) as u64, mode & abi::current().mode_sequential != 0);
         gate::file_opened();
+        if let Some(hints) = &hints {
+            hints.opened(handle);
+        }
         note_hints(thread, handle, info);
     });
     answer
@@ -189,8 +211,8 @@ const DRIVERS: &[&str] = &[
     "unifyfs",
 ];
 
-/// Counters of a file that MPI opens; a prefix such as `ufs:` names the driver, not the file.
-fn mpi_block(name: *const c_char) -> Option<&'static Block> {
+/// The path of a file that MPI opens; a prefix such as `ufs:` names the driver, not the file.
+fn mpi_path(name: *const c_char) -> Option<String> {
     // SAFETY: MPI takes a C string.
     let path = unsafe { std::ffi::CStr::from_ptr(name.as_ref()?) }.to_string_lossy();
     let plain = match path.split_once(':') {
@@ -199,7 +221,12 @@ fn mpi_block(name: *const c_char) -> Option<&'static Block> {
     };
     let plain = std::ffi::CString::new(plain).ok()?;
     // SAFETY: a C string.
-    let path = unsafe { files::absolute(plain.as_ptr(), None) }?;
+    unsafe { files::absolute(plain.as_ptr(), None) }
+}
+
+/// Counters of a file that MPI opens.
+fn mpi_block(name: *const c_char) -> Option<&'static Block> {
+    let path = mpi_path(name)?;
     files::wanted(&path, true).then(|| files::block(&path, Module::Mpiio)).flatten()
 }
 
@@ -220,6 +247,7 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     thread.caller.set(Caller::App);
     if let Some(block) = block {
         gate::file_closed();
+        shield((), || gate::hints::closed(handle));
         let meta = Meta {
             first: MPIIO_F_CLOSE_START_TIMESTAMP,
             last: MPIIO_F_CLOSE_END_TIMESTAMP,

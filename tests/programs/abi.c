@@ -102,6 +102,7 @@ int main(int argc, char **argv)
         VALUE(MPI_MODE_UNIQUE_OPEN, 0),
         VALUE(MPI_MODE_EXCL, 0),
         VALUE(MPI_MODE_APPEND, 0),
+        VALUE(MPI_MODE_CREATE, 1),
         VALUE(MPI_MODE_SEQUENTIAL, 1),
         VALUE(MPI_MAX_LIBRARY_VERSION_STRING, 0),
         VALUE(MPI_COMM_TYPE_SHARED, 0),

@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// The longest wait for a turn, such as 60s [default: WEIR_MAX_WAIT or 60s]
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     max_wait: Option<String>,
+    /// New files get hints from the coordinator (aggregators, stripes); every rank must run under Weir
+    #[arg(long)]
+    hints: bool,
     /// The ranks say on standard error what they find
     #[arg(short, long)]
     verbose: bool,
@@ -158,6 +161,7 @@ impl Args {
         settings.extend(self.key.as_ref().map(|key| ("WEIR_KEY", key.into())));
         settings.extend(self.policy.as_ref().map(|policy| ("WEIR_POLICY", policy.into())));
         settings.extend(self.gate.as_ref().map(|gate| ("WEIR_GATE", gate.into())));
+        settings.extend(self.hints.then(|| ("WEIR_HINTS", "on".into())));
         settings.extend(self.max_wait.as_ref().map(|time| ("WEIR_MAX_WAIT", time.into())));
         settings.extend(self.verbose.then(|| ("WEIR_VERBOSE", "1".into())));
         settings

@@ -53,7 +53,7 @@ impl View<'_> {
 
     fn held_back(&self) -> Option<String> {
         let wait_s: f64 = self.profile.phases.list.iter().map(|phase| phase.wait_s).sum();
-        (wait_s > 0.0)
+        (wait_s > WORTH_A_WORD * self.profile.job.duration_s)
             .then(|| format!("held back for {} while other jobs had the file system", seconds(wait_s)))
     }
 
