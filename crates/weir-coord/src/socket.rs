@@ -252,6 +252,10 @@ fn with_short_path<R>(path: &Path, act: impl FnOnce(&Path) -> io::Result<R>) -> 
     act(&Path::new("/proc/thread-self/fd").join(directory.as_raw_fd().to_string()).join(name))
 }
 
+/// So many are heard before they are answered: enough to make the wait itself cost nothing, and few enough that
+/// those who were answered can go on while others are heard.
+const MAX_EVENTS: usize = 64;
+
 /// Waits for many sockets at once (epoll).
 pub(crate) struct Poller {
     epoll: OwnedFd,
@@ -292,7 +296,7 @@ impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         // SAFETY: no pointers; the new descriptor is owned by nobody else.
         let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))? };
-        Ok(Poller { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; 1024] })
+        Ok(Poller { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; MAX_EVENTS] })
     }
 
     pub(crate) fn add(&self, socket: &impl AsRawFd, token: u64, interest: Interest) -> io::Result<()> {
