@@ -1,6 +1,6 @@
 //! How many steps the engine makes in a second, and how the cost of one grows with the number of jobs.
 //!
-//! `cargo bench -p weir-engine --bench engine`. Every job computes and does I/O in turn for random
+//! `cargo bench -p weir-engine --bench engine [-- ROW…]`. Every job computes and does I/O in turn for random
 //! times; one in ten is in its phase. Events are made up a thousand at a time, outside the time
 //! measured, so that they stay in the cache as those of a coordinator do. The median thousand is
 //! what is told: one that other work on the machine cuts into counts as no more than one.
@@ -108,6 +108,10 @@ fn of_memory(jobs: u32) -> f64 {
 }
 
 fn print_row(name: &str, cost_ns: impl Fn(u32) -> f64) {
+    let mut wanted = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).peekable();
+    if wanted.peek().is_some() && !wanted.any(|wanted| wanted == name) {
+        return;
+    }
     let costs_ns = COUNTS.map(cost_ns);
     let cells = costs_ns.map(|cost_ns| format!("{cost_ns:8.0}")).concat();
     let growth = costs_ns[COUNTS.len() - 1] / costs_ns[0];

@@ -19,7 +19,10 @@
 //! There is one timer: a later [`Action::Timer`] replaces an earlier one, and the host answers it
 //! with [`Event::TimePassed`] at that time (or later; never relied upon to be exact).
 
+use crate::records::{Phase, Records, Whereabouts};
 use crate::sharing::Policy;
+
+pub use crate::records::{History, Job, Volumes};
 
 /// A job's number: small, chosen by the host, free again once the job has left (as a file descriptor is).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,112 +112,10 @@ pub struct Ignored {
     pub time_went_back: u64,
 }
 
-/// What the engine knows of one job. Times are the engine's; a phase's first moment is its beginning.
-#[derive(Clone, Debug)]
-pub struct Job {
-    pub info: JobInfo,
-    pub joined_ns: u64,
-    /// When the phase under way began.
-    pub phase_began_ns: Option<u64>,
-    /// Grows with every phase of any job: who came first.
-    pub arrival: u64,
-    /// What the phase under way said it would move.
-    pub announced_bytes: Option<u64>,
-    /// Moved in the phase under way.
-    pub moved_bytes: u64,
-    /// Time spent outside I/O phases up to the beginning of the latest phase.
-    pub compute_ns: u64,
-    /// Phases that ended, and the volumes they moved.
-    pub past: Volumes,
-    /// Time the past phases would have taken with the storage alone: shares integrated over time.
-    pub past_io_ns: f64,
-    /// The same for the phase under way, up to `share_since_ns`.
-    io_ns: f64,
-    share: f64,
-    share_since_ns: u64,
-    outside_since_ns: u64,
-}
-
-/// Count, mean and variance of the volumes of past phases.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Volumes {
-    pub count: u64,
-    pub mean_bytes: f64,
-    squares: f64,
-}
-
-impl Volumes {
-    pub(crate) fn add(&mut self, bytes: f64) {
-        self.count += 1;
-        let before = bytes - self.mean_bytes;
-        self.mean_bytes += before / self.count as f64;
-        self.squares += before * (bytes - self.mean_bytes);
-    }
-
-    /// Of the sample; zero when fewer than two phases are known.
-    pub fn standard_deviation_bytes(&self) -> f64 {
-        if self.count < 2 { 0.0 } else { (self.squares / (self.count - 1) as f64).sqrt() }
-    }
-}
-
-impl Job {
-    fn new(info: JobInfo, now_ns: u64) -> Job {
-        Job {
-            info,
-            joined_ns: now_ns,
-            phase_began_ns: None,
-            arrival: 0,
-            announced_bytes: None,
-            moved_bytes: 0,
-            compute_ns: 0,
-            past: Volumes::default(),
-            past_io_ns: 0.0,
-            io_ns: 0.0,
-            share: 0.0,
-            share_since_ns: now_ns,
-            outside_since_ns: now_ns,
-        }
-    }
-
-    /// The share granted now; zero while held or outside a phase.
-    pub fn share(&self) -> f64 {
-        self.share
-    }
-
-    /// Since when the job has had this share.
-    pub fn share_since_ns(&self) -> u64 {
-        self.share_since_ns
-    }
-
-    /// `B_i / B`, one when not known.
-    pub fn cap(&self) -> f64 {
-        self.info.cap.unwrap_or(1.0)
-    }
-
-    /// `w_iter`: as given, or learnt: what the job has computed so far, and the I/O of its past
-    /// phases as if alone, over the number of phases (eq. 2). Time spent waiting is not its own.
-    pub fn w_iter_ns(&self) -> f64 {
-        match self.info.w_iter_ns {
-            Some(given) => given as f64,
-            None => {
-                let computed_phases = self.past.count + u64::from(self.phase_began_ns.is_some());
-                self.compute_ns as f64 / computed_phases.max(1) as f64
-                    + self.past_io_ns / self.past.count.max(1) as f64
-            }
-        }
-    }
-
-    fn set_share(&mut self, now_ns: u64, share: f64) {
-        self.io_ns += self.share * (now_ns - self.share_since_ns) as f64;
-        self.share_since_ns = now_ns;
-        self.share = share;
-    }
-}
-
 /// Where a policy reads what is known and leaves its answers.
 pub struct Desk<'a> {
     pub now_ns: u64,
-    jobs: &'a mut [Option<Job>],
+    records: &'a mut Records,
     share_of_all: &'a mut Option<f64>,
     actions: &'a mut Vec<Action>,
 }
@@ -222,24 +123,38 @@ pub struct Desk<'a> {
 impl Desk<'_> {
     /// # Panics
     /// When the job is not there: policies only hear of jobs that are.
-    pub fn job(&self, job: JobId) -> &Job {
-        self.jobs[job.index()].as_ref().expect("the engine names only jobs that are there")
+    pub fn job(&self, job: JobId) -> Job<'_> {
+        self.records.get(job).expect("the engine names only jobs that are there")
     }
 
-    fn job_mut(&mut self, job: JobId) -> &mut Job {
-        self.jobs[job.index()].as_mut().expect("the engine names only jobs that are there")
+    /// A number for the job that is its own while its phase lasts, and small: no higher than the most
+    /// jobs that have been in a phase at once. What a policy keeps by seat stays in the cache
+    /// however many jobs there are.
+    ///
+    /// # Panics
+    /// When the job is not in a phase.
+    pub(crate) fn seat(&self, job: JobId) -> usize {
+        match self.records.find(job) {
+            Whereabouts::InPhase(seat) => seat,
+            elsewhere => panic!("{job:?} is not in a phase but {elsewhere:?}"),
+        }
+    }
+
+    fn phase(&mut self, job: JobId) -> &mut Phase {
+        let seat = self.seat(job);
+        self.records.phase(seat)
     }
 
     /// Grants the job this share, or changes the share it has.
     pub fn grant(&mut self, job: JobId, share: f64) {
         debug_assert!(share > 0.0 && share <= 1.0, "share {share}");
         let now_ns = self.now_ns;
-        let entry = self.job_mut(job);
-        let before = entry.share;
+        let phase = self.phase(job);
+        let before = phase.share();
         if before == share {
             return;
         }
-        entry.set_share(now_ns, share);
+        phase.set_share(now_ns, share);
         let action = if before == 0.0 { Action::Grant { job, share } } else { Action::Share { job, share } };
         self.actions.push(action);
     }
@@ -247,16 +162,16 @@ impl Desk<'_> {
     /// Takes the grant away. A job that has none was already told so.
     pub fn hold(&mut self, job: JobId) {
         let now_ns = self.now_ns;
-        let entry = self.job_mut(job);
-        if entry.share > 0.0 {
-            entry.set_share(now_ns, 0.0);
+        let phase = self.phase(job);
+        if phase.share() > 0.0 {
+            phase.set_share(now_ns, 0.0);
             self.actions.push(Action::Hold { job });
         }
     }
 
     /// Tells everyone granted to go on at `share` in one action, for policies that treat all alike:
     /// telling `n` jobs one by one would cost `n` at every event. The jobs' own records keep the
-    /// share of their grant, so [`Job::past_io_ns`] means nothing under such a policy.
+    /// share of their grant, so [`History::past_io_ns`] means nothing under such a policy.
     pub fn share_all(&mut self, share: f64) {
         *self.share_of_all = Some(share);
         self.actions.push(Action::ShareAll { share });
@@ -270,7 +185,7 @@ impl Desk<'_> {
 /// A policy and what it has been told so far.
 pub struct Engine {
     policy: Box<dyn Policy>,
-    jobs: Vec<Option<Job>>,
+    records: Records,
     /// What [`Desk::share_all`] said last.
     share_of_all: Option<f64>,
     now_ns: u64,
@@ -282,7 +197,7 @@ impl Engine {
     pub fn new(policy: Box<dyn Policy>) -> Engine {
         Engine {
             policy,
-            jobs: Vec::new(),
+            records: Records::default(),
             share_of_all: None,
             now_ns: 0,
             arrivals: 0,
@@ -308,8 +223,9 @@ impl Engine {
         }
     }
 
-    pub fn job(&self, job: JobId) -> Option<&Job> {
-        self.jobs.get(job.index())?.as_ref()
+    /// What is known of a job, in a phase or not.
+    pub fn job(&self, job: JobId) -> Option<Job<'_>> {
+        self.records.get(job)
     }
 
     pub fn ignored(&self) -> Ignored {
@@ -322,8 +238,8 @@ impl Engine {
     }
 
     fn desk<'a>(&'a mut self, actions: &'a mut Vec<Action>) -> (&'a mut dyn Policy, Desk<'a>) {
-        let Engine { policy, jobs, share_of_all, now_ns, .. } = self;
-        (&mut **policy, Desk { now_ns: *now_ns, jobs, share_of_all, actions })
+        let Engine { policy, records, share_of_all, now_ns, .. } = self;
+        (&mut **policy, Desk { now_ns: *now_ns, records, share_of_all, actions })
     }
 
     fn joined(&mut self, job: JobId, info: JobInfo, actions: &mut Vec<Action>) {
@@ -332,102 +248,85 @@ impl Engine {
             self.ignored.out_of_range += 1;
             return;
         }
-        if self.jobs.len() <= job.index() {
-            self.jobs.resize_with(job.index() + 1, || None);
-        }
-        if self.jobs[job.index()].is_some() {
+        if self.records.find(job) != Whereabouts::Absent {
             self.ignored.repeated += 1;
             return;
         }
-        self.jobs[job.index()] = Some(Job::new(info, self.now_ns));
+        self.records.join(job, info, self.now_ns);
         let (policy, mut desk) = self.desk(actions);
         policy.joined(job, &mut desk);
     }
 
     /// A job that asks again (it reconnected, say) hears again what holds.
     fn began(&mut self, job: JobId, bytes: Option<u64>, actions: &mut Vec<Action>) {
-        let now_ns = self.now_ns;
-        let Some(entry) = self.jobs.get_mut(job.index()).and_then(Option::as_mut) else {
-            self.ignored.unknown_job += 1;
-            return;
-        };
-        if entry.phase_began_ns.is_some() {
-            self.ignored.repeated += 1;
-            actions.push(match entry.share {
-                0.0 => Action::Hold { job },
-                share => Action::Grant { job, share: self.share_of_all.unwrap_or(share) },
-            });
-            return;
-        }
-        self.arrivals += 1;
-        entry.arrival = self.arrivals;
-        entry.phase_began_ns = Some(now_ns);
-        entry.announced_bytes = bytes;
-        entry.compute_ns += now_ns - entry.outside_since_ns;
-        let (policy, mut desk) = self.desk(actions);
-        policy.began(job, &mut desk);
-        if self.job(job).is_some_and(|entry| entry.share == 0.0) {
-            actions.push(Action::Hold { job });
+        match self.records.find(job) {
+            Whereabouts::Absent => self.ignored.unknown_job += 1,
+            Whereabouts::InPhase(seat) => {
+                self.ignored.repeated += 1;
+                actions.push(match self.records.phase(seat).share() {
+                    0.0 => Action::Hold { job },
+                    share => Action::Grant { job, share: self.share_of_all.unwrap_or(share) },
+                });
+            }
+            Whereabouts::Outside => {
+                self.arrivals += 1;
+                let phase = Phase::new(self.arrivals, bytes, self.now_ns);
+                let seat = self.records.begin_phase(job, phase, self.now_ns);
+                let (policy, mut desk) = self.desk(actions);
+                policy.began(job, &mut desk);
+                if self.records.phase(seat).share() == 0.0 {
+                    actions.push(Action::Hold { job });
+                }
+            }
         }
     }
 
     fn moved(&mut self, job: JobId, bytes: u64, actions: &mut Vec<Action>) {
-        let Some(entry) = self.jobs.get_mut(job.index()).and_then(Option::as_mut) else {
-            self.ignored.unknown_job += 1;
-            return;
-        };
-        if entry.phase_began_ns.is_none() {
-            self.ignored.no_phase += 1;
-            return;
-        }
-        entry.moved_bytes = entry.moved_bytes.saturating_add(bytes);
+        let Some(seat) = self.seat_of(job) else { return };
+        self.records.phase(seat).add_bytes(bytes);
         let (policy, mut desk) = self.desk(actions);
         policy.moved(job, &mut desk);
     }
 
     fn ended(&mut self, job: JobId, actions: &mut Vec<Action>) {
-        let now_ns = self.now_ns;
-        let Some(entry) = self.jobs.get_mut(job.index()).and_then(Option::as_mut) else {
-            self.ignored.unknown_job += 1;
-            return;
-        };
-        if entry.phase_began_ns.is_none() {
-            self.ignored.no_phase += 1;
-            return;
-        }
-        entry.set_share(now_ns, 0.0);
-        entry.past.add(entry.moved_bytes as f64);
-        entry.past_io_ns += entry.io_ns;
-        self.finish_phase(job, actions);
+        let Some(seat) = self.seat_of(job) else { return };
+        self.records.phase(seat).set_share(self.now_ns, 0.0);
+        self.records.remember_phase(job, seat);
+        self.finish_phase(job, seat, actions);
     }
 
-    /// The policy hears of the end while the record still shows the phase; then the phase is wiped.
-    fn finish_phase(&mut self, job: JobId, actions: &mut Vec<Action>) {
+    /// The seat of a job that should be in a phase.
+    fn seat_of(&mut self, job: JobId) -> Option<usize> {
+        match self.records.find(job) {
+            Whereabouts::Absent => self.ignored.unknown_job += 1,
+            Whereabouts::Outside => self.ignored.no_phase += 1,
+            Whereabouts::InPhase(seat) => return Some(seat),
+        }
+        None
+    }
+
+    /// The policy hears of the end while the record still shows the phase; then the seat is free.
+    fn finish_phase(&mut self, job: JobId, seat: usize, actions: &mut Vec<Action>) {
         let (policy, mut desk) = self.desk(actions);
         policy.ended(job, &mut desk);
-        let now_ns = desk.now_ns;
-        let entry = desk.job_mut(job);
-        entry.share = 0.0;
-        entry.io_ns = 0.0;
-        entry.moved_bytes = 0;
-        entry.announced_bytes = None;
-        entry.phase_began_ns = None;
-        entry.outside_since_ns = now_ns;
+        self.records.end_phase(job, seat, self.now_ns);
     }
 
     /// A phase cut short says nothing of the job's volumes, so it is not counted among them.
     fn left(&mut self, job: JobId, actions: &mut Vec<Action>) {
-        let now_ns = self.now_ns;
-        let Some(entry) = self.jobs.get_mut(job.index()).and_then(Option::as_mut) else {
-            self.ignored.unknown_job += 1;
-            return;
-        };
-        if entry.phase_began_ns.is_some() {
-            entry.set_share(now_ns, 0.0);
-            self.finish_phase(job, actions);
+        match self.records.find(job) {
+            Whereabouts::Absent => {
+                self.ignored.unknown_job += 1;
+                return;
+            }
+            Whereabouts::Outside => {}
+            Whereabouts::InPhase(seat) => {
+                self.records.phase(seat).set_share(self.now_ns, 0.0);
+                self.finish_phase(job, seat, actions);
+            }
         }
         let (policy, mut desk) = self.desk(actions);
         policy.left(job, &mut desk);
-        self.jobs[job.index()] = None;
+        self.records.leave(job);
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod aggregators;
 pub mod engine;
+mod records;
 pub mod requests;
 pub mod resources;
 pub mod sharing;

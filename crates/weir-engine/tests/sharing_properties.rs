@@ -124,7 +124,7 @@ proptest! {
                 && !host.asking.contains(&job)
             {
                 let set = (entry.w_iter_ns().max(1.0) * 1e-9).log10().round() as i32;
-                set_of.insert(job, (set, entry.arrival));
+                set_of.insert(job, (set, entry.arrival()));
             }
             host.see(event, &actions);
             let mut first: BTreeMap<i32, (u64, JobId)> = BTreeMap::new();

@@ -143,7 +143,7 @@ impl ApioBarrier {
             self.running.insert(job, Running { reserved, emptied: 0 });
         }
         let mut asking: Vec<JobId> = self.phases.keys().copied().collect();
-        asking.sort_by_key(|&job| desk.job(job).arrival);
+        asking.sort_by_key(|&job| desk.job(job).arrival());
         for job in asking {
             self.adjust(job, 0.0, desk);
         }

@@ -4,7 +4,7 @@
 //! ordered anew and `b_i = min(B_i, what is left)` (section 3.1.2). Sorting all of them at every event would
 //! cost `n log n`; here only those who change places are touched.
 
-use super::tournament::{Line, Lowest, Tournament};
+use super::tournament::{Line, Lowest, Place, Tournament};
 use crate::engine::{Desk, JobId};
 
 /// Bandwidth in billionths, so that what is handed out sums up exactly.
@@ -16,12 +16,26 @@ const ALL: u64 = 1_000_000_000;
 pub(super) struct Greedy {
     waiting: Tournament,
     served: Lowest,
-    caps: Vec<u64>,
+    /// By seat.
+    claims: Vec<Claim>,
     served_caps: u64,
     /// The lowest of the served, whose share may be less than its cap.
     lowest: Option<JobId>,
     /// Those whose share is to be brought up to date when settled.
     changed: Vec<JobId>,
+}
+
+#[derive(Clone, Copy)]
+struct Claim {
+    cap: u64,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Standing {
+    Gone,
+    Waiting(Place),
+    Served(Place),
 }
 
 impl Greedy {
@@ -32,30 +46,35 @@ impl Greedy {
 
     /// The job asks for bandwidth, of which it can use a part `cap`.
     pub(super) fn enter_with_cap(&mut self, job: JobId, cap: f64, line: Line, desk: &Desk) {
-        if self.caps.len() <= job.index() {
-            self.caps.resize(job.index() + 1, 0);
+        let seat = desk.seat(job);
+        if self.claims.len() <= seat {
+            self.claims.resize(seat + 1, Claim { cap: 0, standing: Standing::Gone });
         }
-        self.caps[job.index()] = billionths(cap);
-        self.waiting.enter(desk.now_ns, job, line, desk.job(job).arrival);
+        let place = self.waiting.enter(desk.now_ns, job, line, desk.job(job).arrival());
+        self.claims[seat] = Claim { cap: billionths(cap), standing: Standing::Waiting(place) };
     }
 
     /// It turns out that a served job can use another part. To be settled in the same step.
-    pub(super) fn change_cap(&mut self, job: JobId, cap: f64) {
-        let before = std::mem::replace(&mut self.caps[job.index()], billionths(cap));
-        self.served_caps = self.served_caps - before + self.caps[job.index()];
+    pub(super) fn change_cap(&mut self, job: JobId, cap: f64, desk: &Desk) {
+        let claim = &mut self.claims[desk.seat(job)];
+        let before = std::mem::replace(&mut claim.cap, billionths(cap));
+        self.served_caps = self.served_caps - before + claim.cap;
         self.changed.push(job);
     }
 
     /// The job asks no more; the engine has taken its share away.
     pub(super) fn leave(&mut self, job: JobId, desk: &Desk) {
-        if self.served.contains(job) {
-            self.served.withdraw(desk.now_ns, job);
-            self.served_caps -= self.caps[job.index()];
-            if self.lowest == Some(job) {
-                self.lowest = None;
+        let claim = &mut self.claims[desk.seat(job)];
+        match std::mem::replace(&mut claim.standing, Standing::Gone) {
+            Standing::Gone => {}
+            Standing::Waiting(place) => self.waiting.withdraw(desk.now_ns, place),
+            Standing::Served(place) => {
+                self.served.withdraw(desk.now_ns, place);
+                self.served_caps -= claim.cap;
+                if self.lowest == Some(job) {
+                    self.lowest = None;
+                }
             }
-        } else {
-            self.waiting.withdraw(desk.now_ns, job);
         }
     }
 
@@ -63,18 +82,21 @@ impl Greedy {
         self.waiting.first(now_ns).is_some()
     }
 
-    pub(super) fn is_served(&self, job: JobId) -> bool {
-        self.served.contains(job)
+    pub(super) fn is_served(&self, job: JobId, desk: &Desk) -> bool {
+        matches!(self.claim(job, desk).standing, Standing::Served(_))
     }
 
     /// Another line for a job that is in here.
     pub(super) fn change(&mut self, job: JobId, line: Line, desk: &Desk) {
-        let (now_ns, arrival) = (desk.now_ns, desk.job(job).arrival);
-        if self.served.contains(job) {
-            self.served.enter(now_ns, job, line, arrival);
-        } else if self.waiting.contains(job) {
-            self.waiting.enter(now_ns, job, line, arrival);
+        match self.claim(job, desk).standing {
+            Standing::Gone => {}
+            Standing::Waiting(place) => self.waiting.change(desk.now_ns, place, line),
+            Standing::Served(place) => self.served.change(desk.now_ns, place, line),
         }
+    }
+
+    fn claim(&self, job: JobId, desk: &Desk) -> Claim {
+        self.claims[desk.seat(job)]
     }
 
     /// Brings the grants up to date. `line` gives a job's line as it starts or stops being served.
@@ -87,25 +109,37 @@ impl Greedy {
             if !is_next {
                 break;
             }
-            self.waiting.withdraw(now_ns, best);
-            self.served.enter(now_ns, best, line(best, true, desk), desk.job(best).arrival);
-            self.served_caps += self.caps[best.index()];
-            self.changed.push(best);
+            self.serve(best, line(best, true, desk), desk);
             self.trim(desk, &mut line);
         }
         self.share_what_is_left(desk);
     }
 
+    fn serve(&mut self, job: JobId, line: Line, desk: &Desk) {
+        let claim = &mut self.claims[desk.seat(job)];
+        if let Standing::Waiting(place) = claim.standing {
+            self.waiting.withdraw(desk.now_ns, place);
+        }
+        let place = self.served.enter(desk.now_ns, job, line, desk.job(job).arrival());
+        claim.standing = Standing::Served(place);
+        self.served_caps += claim.cap;
+        self.changed.push(job);
+    }
+
     /// Those for whom nothing is left go back to waiting.
     fn trim(&mut self, desk: &mut Desk, line: &mut impl FnMut(JobId, bool, &Desk) -> Line) {
         while let Some((lowest, _)) = self.served.first(desk.now_ns) {
-            let above = self.served_caps - self.caps[lowest.index()];
+            let claim = &mut self.claims[desk.seat(lowest)];
+            let above = self.served_caps - claim.cap;
             if above < ALL {
                 break;
             }
-            self.served.withdraw(desk.now_ns, lowest);
+            if let Standing::Served(place) = claim.standing {
+                self.served.withdraw(desk.now_ns, place);
+            }
             self.served_caps = above;
-            self.waiting.enter(desk.now_ns, lowest, line(lowest, false, desk), desk.job(lowest).arrival);
+            let (line, arrival) = (line(lowest, false, desk), desk.job(lowest).arrival());
+            claim.standing = Standing::Waiting(self.waiting.enter(desk.now_ns, lowest, line, arrival));
             desk.hold(lowest);
         }
     }
@@ -116,19 +150,15 @@ impl Greedy {
         self.changed.extend(self.lowest.filter(|_| self.lowest != lowest));
         self.lowest = lowest;
         if let Some(job) = lowest {
-            let above = self.served_caps - self.caps[job.index()];
-            desk.grant(job, self.caps[job.index()].min(ALL - above) as f64 / ALL as f64);
+            let cap = self.claim(job, desk).cap;
+            let above = self.served_caps - cap;
+            desk.grant(job, cap.min(ALL - above) as f64 / ALL as f64);
         }
         while let Some(job) = self.changed.pop() {
-            if self.served.contains(job) && lowest != Some(job) {
-                desk.grant(job, self.cap(job));
+            if self.is_served(job, desk) && lowest != Some(job) {
+                desk.grant(job, self.claim(job, desk).cap as f64 / ALL as f64);
             }
         }
-    }
-
-    /// In parts of one.
-    fn cap(&self, job: JobId) -> f64 {
-        self.caps[job.index()] as f64 / ALL as f64
     }
 }
 

@@ -1,18 +1,18 @@
 //! MinMax-γ (APIO section 3.3.1): MaxSysEff, but whoever fell below `ρ̃_i / ρ_i = γ` goes first.
 
 use super::Policy;
+use super::deadlines::Deadlines;
 use super::greedy::Greedy;
-use super::maxsyseff::lost_nodes;
-use super::mindilation::dilation;
+use super::online::{dilation, lost_nodes};
 use super::tournament::{Line, overtaken_at_ns};
 use crate::engine::{Desk, Job, JobId};
-use std::collections::BTreeSet;
 
 pub struct MinMax {
     gamma: f64,
     greedy: Greedy,
     /// When each job in its I/O phase will fall below γ.
-    falls: BTreeSet<(u64, JobId)>,
+    falls: Deadlines,
+    /// The same by seat, and kept when it is past.
     fall_ns: Vec<u64>,
 }
 
@@ -22,19 +22,16 @@ const BELOW_GAMMA: f64 = 1e12;
 
 impl MinMax {
     pub fn new(gamma: f64) -> MinMax {
-        MinMax { gamma, greedy: Greedy::default(), falls: BTreeSet::new(), fall_ns: Vec::new() }
+        MinMax { gamma, greedy: Greedy::default(), falls: Deadlines::default(), fall_ns: Vec::new() }
     }
 
     fn settle(&mut self, desk: &mut Desk) {
-        while let Some(&(fall_ns, job)) = self.falls.first()
-            && fall_ns <= desk.now_ns
-        {
-            self.falls.remove(&(fall_ns, job));
+        while let Some(job) = self.falls.pop(desk.now_ns) {
             self.greedy.change(job, below_gamma(desk.job(job), desk.now_ns), desk);
         }
         let fall_ns = &self.fall_ns;
         self.greedy.settle(desk, |job, _, desk| {
-            let fallen = fall_ns[job.index()] <= desk.now_ns;
+            let fallen = fall_ns[desk.seat(job)] <= desk.now_ns;
             let line = if fallen { below_gamma } else { lost_nodes };
             line(desk.job(job), desk.now_ns)
         });
@@ -46,17 +43,18 @@ impl Policy for MinMax {
         let dilation = dilation(desk.job(job), desk.now_ns);
         let missing = (1.0 / self.gamma - dilation.value).max(0.0);
         let fall_ns = overtaken_at_ns(desk.now_ns, missing, dilation.slope);
-        if self.fall_ns.len() <= job.index() {
-            self.fall_ns.resize(job.index() + 1, u64::MAX);
+        let seat = desk.seat(job);
+        if self.fall_ns.len() <= seat {
+            self.fall_ns.resize(seat + 1, u64::MAX);
         }
-        self.fall_ns[job.index()] = fall_ns;
-        self.falls.insert((fall_ns, job));
+        self.fall_ns[seat] = fall_ns;
+        self.falls.set(job, fall_ns);
         self.greedy.enter(job, lost_nodes(desk.job(job), desk.now_ns), desk);
         self.settle(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.falls.remove(&(self.fall_ns[job.index()], job));
+        self.falls.clear(job);
         self.greedy.leave(job, desk);
         self.settle(desk);
     }
@@ -66,7 +64,7 @@ impl Policy for MinMax {
     }
 }
 
-fn below_gamma(job: &Job, now_ns: u64) -> Line {
+fn below_gamma(job: Job, now_ns: u64) -> Line {
     let line = lost_nodes(job, now_ns);
     Line { value: line.value + BELOW_GAMMA, ..line }
 }

@@ -1,14 +1,14 @@
 //! Who may do I/O now, and at what share of the bandwidth: one file per policy.
 
 mod apio;
+mod deadlines;
 mod exclusive;
 mod fair;
 mod greedy;
-mod maxsyseff;
-mod mindilation;
 mod minmax;
+mod online;
 pub mod periodic;
-mod roundrobin;
+mod queue;
 mod set10;
 mod tournament;
 mod weir;
@@ -16,10 +16,8 @@ mod weir;
 pub use apio::ApioBarrier;
 pub use exclusive::Exclusive;
 pub use fair::Fair;
-pub use maxsyseff::MaxSysEff;
-pub use mindilation::MinDilation;
 pub use minmax::MinMax;
-pub use roundrobin::RoundRobin;
+pub use online::Online;
 pub use set10::Set10;
 pub use weir::Weir;
 
@@ -93,9 +91,9 @@ impl PolicyKind {
             PolicyKind::Exclusive => Box::new(Exclusive::default()),
             PolicyKind::Fair => Box::new(Fair::default()),
             PolicyKind::Set10 => Box::new(Set10::default()),
-            PolicyKind::RoundRobin => Box::new(RoundRobin::default()),
-            PolicyKind::MinDilation => Box::new(MinDilation::default()),
-            PolicyKind::MaxSysEff => Box::new(MaxSysEff::default()),
+            PolicyKind::RoundRobin => Box::new(Online::round_robin()),
+            PolicyKind::MinDilation => Box::new(Online::min_dilation()),
+            PolicyKind::MaxSysEff => Box::new(Online::max_sys_eff()),
             PolicyKind::MinMax { gamma } => Box::new(MinMax::new(gamma)),
             PolicyKind::Periodic => Box::new(Periodic::kept(Timetable::default())),
             PolicyKind::Apio => Box::new(Periodic::moved(Timetable::default())),

@@ -2,7 +2,7 @@
 //!
 //! Every priority among the policies here is a straight line in time: who waits climbs at a steady
 //! rate. A sorted structure would have to be sorted anew at every event, since lines cross. This is
-//! a tournament tree in which every match knows until when its result stands
+//! a tournament in which every match knows until when its result stands
 //! (a kinetic tournament): changing one line replays the matches on its path, and moving time on
 //! replays only the matches whose time is up.
 
@@ -26,16 +26,24 @@ impl Line {
     }
 }
 
+/// Of a group or of two halves of the tree.
 #[derive(Clone, Copy, PartialEq)]
 struct Match {
     /// The place of the winner; [`NOBODY`] where nobody plays.
-    winner: u32,
+    winner: Place,
     /// The result stands until this time, not included.
     until_ns: u64,
 }
 
-const NOBODY: u32 = u32::MAX;
+/// Where a job plays, as long as it does.
+pub(super) type Place = u32;
+
+const NOBODY: Place = u32::MAX;
 const EMPTY: Match = Match { winner: NOBODY, until_ns: u64::MAX };
+
+/// Places that lie side by side and play one match: the lowest levels of a tree of pairs would each be somewhere
+/// else in memory, and that is what they would cost.
+const GROUP: usize = 8;
 
 /// One who plays. Of two equal values the lower order wins; then the lower job number.
 #[derive(Clone, Copy)]
@@ -43,47 +51,49 @@ struct Player {
     line: Line,
     order: u64,
     job: JobId,
+    plays: bool,
 }
 
-/// The tree has a leaf per place, and as many places as jobs have ever been in at once: it is as deep
-/// as the jobs in it are many, not as all jobs are.
+/// The tree has as many places as jobs have ever been in at once: it is as deep as the jobs in it are
+/// many, not as all jobs are.
 pub(super) struct Tournament {
-    /// Each job's place; [`NOBODY`] for those who are not in.
-    places: Vec<u32>,
     players: Vec<Player>,
-    free: Vec<u32>,
-    /// A complete binary tree: the root is 1, the leaf of place `p` is `matches.len() / 2 + p`.
+    free: Vec<Place>,
+    /// A complete binary tree: the root is 1, the leaf of group `g` is `matches.len() / 2 + g`.
     matches: Vec<Match>,
 }
 
 impl Default for Tournament {
     fn default() -> Self {
-        Tournament { places: Vec::new(), players: Vec::new(), free: Vec::new(), matches: vec![EMPTY; 2] }
+        Tournament { players: Vec::new(), free: Vec::new(), matches: vec![EMPTY; 2] }
     }
 }
 
 impl Tournament {
-    /// Enters the job, or gives it another line.
-    pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) {
-        let player = Player { line, order, job };
-        let place = match self.place(job) {
-            Some(place) => place,
-            None => self.take_place(now_ns, player),
-        };
-        self.players[place as usize] = player;
-        self.replay(now_ns, place, place);
-    }
-
-    pub(super) fn withdraw(&mut self, now_ns: u64, job: JobId) {
-        if let Some(place) = self.place(job) {
-            self.places[job.index()] = NOBODY;
-            self.free.push(place);
-            self.replay(now_ns, place, NOBODY);
+    pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) -> Place {
+        let player = Player { line, order, job, plays: true };
+        let place = self.free.pop().unwrap_or(self.players.len() as Place);
+        match self.players.get_mut(place as usize) {
+            Some(free) => *free = player,
+            None => {
+                self.players.push(player);
+                self.grow(now_ns);
+            }
         }
+        self.replay(now_ns, place);
+        place
     }
 
-    pub(super) fn contains(&self, job: JobId) -> bool {
-        self.place(job).is_some()
+    /// Another line for the one who plays there.
+    pub(super) fn change(&mut self, now_ns: u64, place: Place, line: Line) {
+        self.players[place as usize].line = line;
+        self.replay(now_ns, place);
+    }
+
+    pub(super) fn withdraw(&mut self, now_ns: u64, place: Place) {
+        self.players[place as usize].plays = false;
+        self.free.push(place);
+        self.replay(now_ns, place);
     }
 
     /// Who leads at this time, and with what value.
@@ -93,25 +103,12 @@ impl Tournament {
         Some((player.job, player.line.at(now_ns)))
     }
 
-    fn place(&self, job: JobId) -> Option<u32> {
-        self.places.get(job.index()).copied().filter(|&place| place != NOBODY)
-    }
-
-    fn take_place(&mut self, now_ns: u64, player: Player) -> u32 {
-        let place = self.free.pop().unwrap_or(self.players.len() as u32);
-        if place as usize == self.players.len() {
-            self.players.push(player);
-            self.grow(now_ns);
-        }
-        if self.places.len() <= player.job.index() {
-            self.places.resize(player.job.index() + 1, NOBODY);
-        }
-        self.places[player.job.index()] = place;
-        place
+    fn leaves(&self) -> usize {
+        self.matches.len() / 2
     }
 
     fn grow(&mut self, now_ns: u64) {
-        let (before, leaves) = (self.matches.len() / 2, self.players.len().next_power_of_two());
+        let (before, leaves) = (self.leaves(), self.players.len().div_ceil(GROUP).next_power_of_two());
         if leaves <= before {
             return;
         }
@@ -125,52 +122,76 @@ impl Tournament {
 
     /// Replays the matches of a place, up to the first whose result stays and is not about it:
     /// nothing changes for those above.
-    fn replay(&mut self, now_ns: u64, place: u32, winner: u32) {
-        let mut node = self.matches.len() / 2 + place as usize;
-        self.matches[node] = Match { winner, until_ns: u64::MAX };
-        while node > 1 {
-            self.advance(node ^ 1, now_ns);
-            node /= 2;
+    fn replay(&mut self, now_ns: u64, place: Place) {
+        let mut node = self.leaves() + place as usize / GROUP;
+        loop {
             let before = self.matches[node];
             self.play(node, now_ns);
-            if self.matches[node] == before && before.winner != place {
+            if node == 1 || (self.matches[node] == before && before.winner != place) {
                 break;
             }
+            self.advance(node ^ 1, now_ns);
+            node /= 2;
         }
     }
 
     fn advance(&mut self, node: usize, now_ns: u64) {
         if self.matches[node].until_ns <= now_ns {
-            self.advance(2 * node, now_ns);
-            self.advance(2 * node + 1, now_ns);
+            if node < self.leaves() {
+                self.advance(2 * node, now_ns);
+                self.advance(2 * node + 1, now_ns);
+            }
             self.play(node, now_ns);
         }
     }
 
-    /// Both halves are up to date: who wins between them, and until when.
+    /// All below is up to date: who wins, and until when.
     fn play(&mut self, node: usize, now_ns: u64) {
-        let (left, right) = (self.matches[2 * node], self.matches[2 * node + 1]);
-        self.matches[node] = match (left.winner, right.winner) {
-            (_, NOBODY) => left,
-            (NOBODY, _) => right,
-            (a, b) => {
-                let (winner, stands_until_ns) = self.duel(a, b, now_ns);
-                Match { winner, until_ns: left.until_ns.min(right.until_ns).min(stands_until_ns) }
-            }
+        let leaves = self.leaves();
+        self.matches[node] = if node < leaves {
+            self.between(self.matches[2 * node], self.matches[2 * node + 1], now_ns)
+        } else {
+            self.among((node - leaves) * GROUP, now_ns)
         };
     }
 
-    fn duel(&self, a: u32, b: u32, now_ns: u64) -> (u32, u64) {
-        let (player_a, player_b) = (&self.players[a as usize], &self.players[b as usize]);
-        let lead = player_a.line.at(now_ns) - player_b.line.at(now_ns);
-        let climb = player_b.line.slope - player_a.line.slope;
-        let a_wins =
-            lead > 0.0 || (lead == 0.0 && (player_a.order, player_a.job) < (player_b.order, player_b.job));
-        if a_wins {
-            (a, overtaken_at_ns(now_ns, lead, climb))
-        } else {
-            (b, overtaken_at_ns(now_ns, -lead, -climb))
+    fn between(&self, left: Match, right: Match, now_ns: u64) -> Match {
+        match (left.winner, right.winner) {
+            (_, NOBODY) => left,
+            (NOBODY, _) => right,
+            (a, b) => {
+                let (player_a, player_b) = (&self.players[a as usize], &self.players[b as usize]);
+                let (winner, stands_until_ns) = if player_a.beats(player_b, now_ns) {
+                    (a, player_a.overtaken_by_ns(player_b, now_ns))
+                } else {
+                    (b, player_b.overtaken_by_ns(player_a, now_ns))
+                };
+                Match { winner, until_ns: left.until_ns.min(right.until_ns).min(stands_until_ns) }
+            }
         }
+    }
+
+    /// The group that begins at this place.
+    fn among(&self, begin: usize, now_ns: u64) -> Match {
+        let group = &self.players[begin..self.players.len().min(begin + GROUP)];
+        let playing = || group.iter().enumerate().filter(|(_, player)| player.plays);
+        let better = |a, b| if Player::beats(&group[a], &group[b], now_ns) { a } else { b };
+        let Some(best) = playing().map(|(index, _)| index).reduce(better) else { return EMPTY };
+        let others = playing().filter(|&(index, _)| index != best);
+        let until_ns = others.map(|(_, other)| group[best].overtaken_by_ns(other, now_ns)).min();
+        Match { winner: (begin + best) as Place, until_ns: until_ns.unwrap_or(u64::MAX) }
+    }
+}
+
+impl Player {
+    fn beats(&self, other: &Player, now_ns: u64) -> bool {
+        let (own, others) = (self.line.at(now_ns), other.line.at(now_ns));
+        own > others || (own == others && (self.order, self.job) < (other.order, other.job))
+    }
+
+    fn overtaken_by_ns(&self, other: &Player, now_ns: u64) -> u64 {
+        let lead = self.line.at(now_ns) - other.line.at(now_ns);
+        overtaken_at_ns(now_ns, lead, other.line.slope - self.line.slope)
     }
 }
 
@@ -186,16 +207,16 @@ pub(super) fn overtaken_at_ns(now_ns: u64, lead: f64, climb: f64) -> u64 {
 pub(super) struct Lowest(Tournament);
 
 impl Lowest {
-    pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) {
-        self.0.enter(now_ns, job, line.negated(), u64::MAX - order);
+    pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) -> Place {
+        self.0.enter(now_ns, job, line.negated(), u64::MAX - order)
     }
 
-    pub(super) fn withdraw(&mut self, now_ns: u64, job: JobId) {
-        self.0.withdraw(now_ns, job);
+    pub(super) fn change(&mut self, now_ns: u64, place: Place, line: Line) {
+        self.0.change(now_ns, place, line.negated());
     }
 
-    pub(super) fn contains(&self, job: JobId) -> bool {
-        self.0.contains(job)
+    pub(super) fn withdraw(&mut self, now_ns: u64, place: Place) {
+        self.0.withdraw(now_ns, place);
     }
 
     pub(super) fn first(&mut self, now_ns: u64) -> Option<(JobId, f64)> {
@@ -216,24 +237,29 @@ mod tests {
     fn the_leader_is_the_highest() {
         for seed in 0..20 {
             let mut random = Pcg64::seed_from_u64(seed);
-            let (mut tournament, mut all, mut now_ns) = (Tournament::default(), BTreeMap::new(), 0);
+            let (mut tournament, mut now_ns) = (Tournament::default(), 0);
+            let mut all: BTreeMap<JobId, (Place, Line, u64)> = BTreeMap::new();
             for order in 0..2000 {
                 now_ns += random.random_range(0..1000);
                 let job = JobId(random.random_range(0..50));
                 if random.random_range(0..3) == 0 {
-                    tournament.withdraw(now_ns, job);
-                    all.remove(&job);
+                    if let Some((place, ..)) = all.remove(&job) {
+                        tournament.withdraw(now_ns, place);
+                    }
                 } else {
                     let value = f64::from(random.random_range(0..1000));
                     let slope = f64::from(random.random_range(0..8)) / 8.0;
                     let line = Line { value, slope, at_ns: now_ns };
-                    tournament.enter(now_ns, job, line, order);
-                    all.insert(job, (line, order));
+                    let (place, _, order) = match all.get(&job) {
+                        Some(&entry) => entry,
+                        None => (tournament.enter(now_ns, job, line, order), line, order),
+                    };
+                    tournament.change(now_ns, place, line);
+                    all.insert(job, (place, line, order));
                 }
-                assert_eq!(tournament.contains(job), all.contains_key(&job));
-                let value = |job: &JobId| all[job].0.at(now_ns);
+                let value = |job: &JobId| all[job].1.at(now_ns);
                 let first = all.keys().copied().max_by(|a, b| {
-                    value(a).total_cmp(&value(b)).then(all[b].1.cmp(&all[a].1)).then(b.cmp(a))
+                    value(a).total_cmp(&value(b)).then(all[b].2.cmp(&all[a].2)).then(b.cmp(a))
                 });
                 assert_eq!(tournament.first(now_ns), first.map(|job| (job, value(&job))), "seed {seed}");
             }

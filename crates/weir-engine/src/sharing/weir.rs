@@ -29,10 +29,10 @@
 //! scenarios as those of `weir reproduce iosets`; docs/reproduction/iosets.md has what came out on others.
 
 use super::Policy;
+use super::deadlines::Deadlines;
 use super::greedy::Greedy;
 use super::tournament::{Line, overtaken_at_ns};
 use crate::engine::{Desk, Job, JobId};
-use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub struct Weir {
@@ -81,13 +81,13 @@ impl Policy for Weir {
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
         self.ledger.learn_cap(job, desk);
         self.ledger.weigh(job, desk);
-        if !self.greedy.is_served(job) {
+        if !self.greedy.is_served(job, desk) {
             return;
         }
         let line = self.ledger.line(job, true, desk);
         self.greedy.change(job, line, desk);
-        if desk.job(job).info.cap.is_none() {
-            self.greedy.change_cap(job, self.ledger.cap(job, desk));
+        if desk.job(job).told_cap().is_none() {
+            self.greedy.change_cap(job, self.ledger.cap(job, desk), desk);
             self.settle(desk);
         }
     }
@@ -134,7 +134,7 @@ struct Ledger {
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
     /// When to look whether a job that waits is overdue.
-    deadlines: BTreeSet<(u64, JobId)>,
+    deadlines: Deadlines,
     /// Over the past phases of all jobs: their number, what they moved, the compute time before them.
     phases: f64,
     volume_bytes: f64,
@@ -152,8 +152,6 @@ struct Standing {
     /// `left^-e` as of the latest news.
     weight: f64,
     overdue: bool,
-    /// Its entry among the ledger's deadlines.
-    deadline_ns: Option<u64>,
     /// With a full grant: how long, and how much was moved.
     full_ns: f64,
     full_bytes: f64,
@@ -172,7 +170,7 @@ impl Ledger {
     }
 
     fn leave(&mut self, job: JobId) {
-        self.forget_deadline(job);
+        self.deadlines.clear(job);
         self.jobs -= 1;
         self.sum_of_fractions -= self.standings[job.index()].fraction;
     }
@@ -215,27 +213,15 @@ impl Ledger {
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
     fn look_by(&mut self, job: JobId, deadline_ns: u64) {
-        let before = self.standings[job.index()].deadline_ns;
-        if before.is_none_or(|before_ns| before_ns > deadline_ns) {
-            self.forget_deadline(job);
-            self.deadlines.insert((deadline_ns, job));
-            self.standings[job.index()].deadline_ns = Some(deadline_ns);
-        }
-    }
-
-    fn forget_deadline(&mut self, job: JobId) {
-        if let Some(deadline_ns) = self.standings[job.index()].deadline_ns.take() {
-            self.deadlines.remove(&(deadline_ns, job));
+        if deadline_ns < self.deadlines.get(job) {
+            self.deadlines.set(job, deadline_ns);
         }
     }
 
     /// A waiting job whose time has come.
     fn next_overdue(&mut self, desk: &Desk) -> Option<JobId> {
         let limit = self.limit();
-        while let Some(&(deadline_ns, job)) = self.deadlines.first()
-            && deadline_ns <= desk.now_ns
-        {
-            self.forget_deadline(job);
+        while let Some(job) = self.deadlines.pop(desk.now_ns) {
             let standing = &mut self.standings[job.index()];
             if standing.stalled_since_ns.is_none() || standing.overdue {
                 continue;
@@ -263,26 +249,26 @@ impl Ledger {
     }
 
     /// What the phase is expected to move still.
-    fn left_bytes(&self, job: &Job) -> f64 {
-        let (mean_bytes, spread_bytes) = match (job.announced_bytes, job.past.count) {
+    fn left_bytes(&self, job: Job) -> f64 {
+        let (mean_bytes, spread_bytes) = match (job.announced_bytes(), job.history.past.count) {
             (Some(bytes), _) => (bytes as f64, 0.0),
             (None, 0) if self.compute_ns > 0.0 => {
-                let likely = job.compute_ns as f64 * self.volume_bytes / self.compute_ns;
+                let likely = job.history.compute_ns as f64 * self.volume_bytes / self.compute_ns;
                 (likely, 0.1 * likely)
             }
             (None, 0) => (0.0, 0.0),
-            (None, 1) => (job.past.mean_bytes, 0.1 * job.past.mean_bytes),
-            (None, _) => (job.past.mean_bytes, job.past.standard_deviation_bytes()),
+            (None, 1) => (job.history.past.mean_bytes, 0.1 * job.history.past.mean_bytes),
+            (None, _) => (job.history.past.mean_bytes, job.history.past.standard_deviation_bytes()),
         };
-        let left = residual(mean_bytes - job.moved_bytes as f64, spread_bytes);
+        let left = residual(mean_bytes - job.moved_bytes() as f64, spread_bytes);
         left.max(0.01 * mean_bytes).max(1.0)
     }
 
     fn phase_ended(&mut self, job: JobId, desk: &Desk) {
         let entry = desk.job(job);
         self.phases += 1.0;
-        self.volume_bytes += entry.moved_bytes as f64;
-        self.compute_ns += entry.compute_ns as f64 / entry.past.count.max(1) as f64;
+        self.volume_bytes += entry.moved_bytes() as f64;
+        self.compute_ns += entry.history.compute_ns as f64 / entry.history.past.count.max(1) as f64;
         let standing = &mut self.standings[job.index()];
         standing.stop_stall(desk.now_ns);
         standing.overdue = false;
@@ -292,7 +278,7 @@ impl Ledger {
     /// The part of the bandwidth that the job can use: as told, or as seen next to the best.
     fn cap(&self, job: JobId, desk: &Desk) -> f64 {
         let standing = &self.standings[job.index()];
-        match desk.job(job).info.cap {
+        match desk.job(job).told_cap() {
             Some(cap) => cap,
             None if standing.full_ns == 0.0 => 1.0,
             None => (CAP_ROOM * standing.full_bytes / standing.full_ns / self.best_rate).clamp(1e-6, 1.0),
@@ -302,16 +288,16 @@ impl Ledger {
     /// Counts what was moved since the last report, if all that time the job had all it could use.
     fn learn_cap(&mut self, job: JobId, desk: &Desk) {
         let entry = desk.job(job);
-        let full = entry.info.cap.is_none() && entry.share() >= 0.999 * self.cap(job, desk);
+        let full = entry.told_cap().is_none() && entry.share() >= 0.999 * self.cap(job, desk);
         let standing = &mut self.standings[job.index()];
-        let since_ns = standing.reported_ns.max(entry.phase_began_ns.unwrap_or(0));
+        let since_ns = standing.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
         if full && entry.share_since_ns() <= since_ns && since_ns < desk.now_ns {
             standing.full_ns += (desk.now_ns - since_ns) as f64;
-            standing.full_bytes += (entry.moved_bytes - standing.reported_bytes) as f64;
+            standing.full_bytes += (entry.moved_bytes() - standing.reported_bytes) as f64;
             self.best_rate = self.best_rate.max(standing.full_bytes / standing.full_ns);
         }
         standing.reported_ns = desk.now_ns;
-        standing.reported_bytes = entry.moved_bytes;
+        standing.reported_bytes = entry.moved_bytes();
     }
 }
 
@@ -326,8 +312,8 @@ impl Standing {
     }
 }
 
-fn life_ns(job: &Job, now_ns: u64) -> f64 {
-    (now_ns - job.joined_ns) as f64 + GRACE_NS
+fn life_ns(job: Job, now_ns: u64) -> f64 {
+    (now_ns - job.history.joined_ns) as f64 + GRACE_NS
 }
 
 /// The mean of what is still to come of a quantity expected to be `ahead` more, with the given

@@ -78,7 +78,7 @@ impl Policy for Periodic {
 
 /// The sooner an instance is due, the higher. One that has no place in the timetable is due at once.
 fn line(timetable: &Timetable, due: Due, job: JobId, desk: &Desk) -> Line {
-    let began_ns = desk.job(job).phase_began_ns.unwrap_or(desk.now_ns);
+    let began_ns = desk.job(job).phase_began_ns().unwrap_or(desk.now_ns);
     let began_s = (began_ns as f64 - timetable.origin_ns() as f64) * 1e-9;
     let due_s = match due {
         Due::AsPlanned => timetable.due_s(job),

@@ -70,7 +70,7 @@ impl Timetable {
             entry.done += 1;
         }
         let record = desk.job(job);
-        let is_learning = job.index() >= self.given.len() && record.past.count.is_power_of_two();
+        let is_learning = job.index() >= self.given.len() && record.history.past.count.is_power_of_two();
         if let Some(application) = learnt(record).filter(|_| is_learning) {
             self.know(job, application, desk.now_ns);
         }
@@ -154,13 +154,13 @@ impl Timetable {
 }
 
 /// A job as its past phases show it: mean computing time, and mean I/O at the whole bandwidth.
-fn learnt(job: &Job) -> Option<Application> {
-    let phases = job.past.count as f64;
+fn learnt(job: Job) -> Option<Application> {
+    let phases = job.history.past.count as f64;
     let application = Application {
-        nodes: job.info.nodes as f64,
+        nodes: job.nodes() as f64,
         cap: job.cap(),
-        volume: job.past_io_ns / phases * 1e-9,
-        work_s: job.compute_ns as f64 / phases * 1e-9,
+        volume: job.history.past_io_ns / phases * 1e-9,
+        work_s: job.history.compute_ns as f64 / phases * 1e-9,
     };
     (application.volume > 0.0).then_some(application)
 }
