@@ -276,6 +276,7 @@ fn keep_collective<A: Access>(collectives: &Collectives, block: &Block, thread: 
     }
     let Some(entry) = collectives.list.get(collectives.count.load(Relaxed) as usize) else { return };
     entry.sequence.store(sequence, Relaxed);
+    entry.sequence_start.store(word(block, mpiio::MPIIO_COLL_SEQUENCE_START).load(Relaxed), Relaxed);
     entry.file.store(block.file.load(Relaxed), Relaxed);
     call.op.name.store(&entry.op);
     entry.start_ticks.store(call.start_ticks, Relaxed);

@@ -6,7 +6,7 @@
 
 use super::data;
 use super::files;
-use super::handles::{self, Open};
+use super::handles;
 use super::lane::{Own, Shared};
 use crate::abi::{self, Handle};
 use crate::shim::caller::Thread;
@@ -77,19 +77,18 @@ pub(crate) fn begin(thread: &Thread, fh: usize, place: Place, write: bool) -> bo
     } else {
         data::lists_next::<Shared>(files::twin(block))
     };
-    listed && shield(false, || note_place(thread, open, fh, place, write).is_some())
-}
-
-fn note_place(thread: &Thread, open: &Open, fh: usize, place: Place, write: bool) -> Option<()> {
+    if !listed {
+        return false;
+    }
     let place = open.view.place(fh, place);
-    let file = open.block().file.load(Relaxed);
+    let (first, view) = place.map_or((0, None), |(first, view)| (first, Some(view)));
+    let (file, nranks) = (block.file.load(Relaxed), open.nranks.load(Relaxed));
+    let noted = Noted { file, write, nranks, first, view, transfers: Transfers::NONE };
     with_trace(thread, |trace, me| {
-        let (first, view) = place.map_or((0, None), |(first, view)| (first, Some(view)));
-        let nranks = open.nranks.load(Relaxed);
-        let noted = Noted { file, write, nranks, first, view, transfers: Transfers::NONE };
         *trace = Trace { thread: me, start_ticks: 0, noted };
         Some(())
     })
+    .is_some()
 }
 
 /// The call that `begin` looked at begins now.
@@ -244,21 +243,24 @@ impl FileView {
         let view = match self.state.load(Relaxed) {
             WHOLE_FILE => View::WHOLE_FILE,
             SEEN => self.load()?,
-            SET => {
-                let spread = self.load()?;
-                let seen = look(&spread, self.etype_bytes.load(Relaxed), limited(fh)).unwrap_or(spread);
-                self.store(seen);
-                self.state.store(SEEN, Relaxed);
-                seen
-            }
+            SET => shield(None, || self.look(fh))?,
             _ => return None,
         };
         if matches!(place, Place::Pointer) {
             // SAFETY: an open file that has a pointer, for it is not sequential.
-            unsafe { abi::file_get_position(fh, &mut offset) }?;
+            shield(None, || unsafe { abi::file_get_position(fh, &mut offset) })?;
         }
         let first = u64::try_from(offset).ok()?.saturating_mul(self.etype_bytes.load(Relaxed));
         Some((first, view))
+    }
+
+    /// Finds out how the blocks lie, and remembers it.
+    fn look(&self, fh: usize) -> Option<View> {
+        let spread = self.load()?;
+        let seen = look(&spread, self.etype_bytes.load(Relaxed), limited(fh)).unwrap_or(spread);
+        self.store(seen);
+        self.state.store(SEEN, Relaxed);
+        Some(seen)
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
-use weir_profile::counters::Module;
+use weir_profile::counters::{Module, mpiio};
 use weir_profile::layout::*;
 
 /// Descriptors from this one on are not followed.
@@ -41,13 +41,26 @@ impl Known {
         Known { index, blocks: [None; Module::ALL.len()] }
     }
 
-    fn block(&mut self, module: Module) -> Option<&'static Block> {
+    fn block(&mut self, module: Module, key: u64) -> Option<&'static Block> {
         let place = &mut self.blocks[module as usize];
         if place.is_none() {
             *place = record::new_block(KIND_MODULE + module as u64, self.index, 0);
+            if module == Module::Mpiio
+                && let Some(block) = *place
+            {
+                begin_sequence(block, key);
+            }
         }
         *place
     }
+}
+
+/// Where a file begins to number its collective calls.
+fn begin_sequence(block: &Block, start: u64) {
+    // Far from where counting would overflow.
+    let start = start & u64::from(u32::MAX);
+    block.words[mpiio::MPIIO_COLL_SEQUENCE_START].store(start, Relaxed);
+    block.words[mpiio::MPIIO_COLL_SEQUENCE].store(start, Relaxed);
 }
 
 struct Registry {
@@ -296,7 +309,7 @@ pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
         let room = index <= config::get(|c| c.max_files as u64);
         let Some(name) = room.then(|| record::new_block(KIND_NAME, index, 0)).flatten() else {
             record::with_header(|h| _ = h.dropped.files.fetch_add(1, Relaxed));
-            return registry.others.block(module);
+            return registry.others.block(module, 0);
         };
         name.hash.store(key, Relaxed);
         store_text(&name.words, path);
@@ -304,12 +317,12 @@ pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
         registry.files.insert(key, Known::new(index));
         record::with_header(|h| h.files.store(index + 1, Relaxed));
     }
-    registry.files.get_mut(&key)?.block(module)
+    registry.files.get_mut(&key)?.block(module, key)
 }
 
 /// Counters of "other files".
 pub(crate) fn other(module: Module) -> Option<&'static Block> {
-    if record::ensure() { lock().others.block(module) } else { None }
+    if record::ensure() { lock().others.block(module, 0) } else { None }
 }
 
 /// Whether MPI has this file open or had: then POSIX calls of the MPI library on it are measured.
@@ -346,6 +359,11 @@ fn make_twin(block: &'static Block) -> &'static Block {
             let made = record::new_block(block.kind.load(Relaxed), block.file.load(Relaxed), 1);
             if made.is_none() {
                 record::with_header(|h| _ = h.dropped.handles.fetch_add(1, Relaxed));
+            }
+            if let Some(made) = made
+                && made.kind.load(Relaxed) == KIND_MODULE + Module::Mpiio as u64
+            {
+                begin_sequence(made, block.words[mpiio::MPIIO_COLL_SEQUENCE_START].load(Relaxed));
             }
             let address = std::ptr::from_ref(made.unwrap_or(&NOWHERE)).expose_provenance();
             block.hash.store(address as u64, Release);

@@ -280,14 +280,15 @@ pub(super) fn enter() -> u64 {
 fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Place) -> u64 {
     let thread = Thread::current();
     let collective = class == Class::Collective || class == Class::Split;
-    if !collective || !exchange::begin(thread, fh, place, op.writes()) {
+    if !collective {
         return enter();
     }
-    thread.enter_mpi();
-    thread.caller.set(Caller::MpiListed);
-    thread.gate_ticks.set(0);
-    let start_ticks = ticks();
-    exchange::started(thread, start_ticks);
+    let listed = exchange::begin(thread, fh, place, op.writes());
+    let start_ticks = enter();
+    if listed {
+        thread.caller.set(Caller::MpiListed);
+        exchange::started(thread, start_ticks);
+    }
     start_ticks
 }
 

@@ -166,8 +166,11 @@ counters! {
     MPIIO_COLL_FILE_BYTES: Sum,
     /// Whether the last data call wrote (2) or read (1).
     MPIIO_LAST_DIRECTION: State,
-    /// Collective data calls so far, blocking and split.
+    /// Collective data calls so far, blocking and split, counted from a number that every process takes
+    /// from the file's name: files take turns in which of their calls are listed.
     MPIIO_COLL_SEQUENCE: State,
+    /// That number.
+    MPIIO_COLL_SEQUENCE_START: State,
     /// A read that takes longer may be the file's longest, or one of the process's slowest calls.
     MPIIO_READ_ATTENTION: State,
     /// A write that takes longer may be the file's longest, or one of the process's slowest calls.

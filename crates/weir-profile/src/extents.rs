@@ -158,7 +158,8 @@ impl Blocks {
         Blocks { start, bytes, stride: bytes, count: 1 }
     }
 
-    fn is_exact(&self) -> bool {
+    /// Whether it is known where every byte lies.
+    pub fn is_exact(&self) -> bool {
         self.count > 0
     }
 

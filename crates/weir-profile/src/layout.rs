@@ -214,13 +214,14 @@ pub struct Slow {
     pub op: Text<4>,
 }
 
-pub const COLLECTIVES: usize = 256;
+pub const COLLECTIVES: usize = 64;
 
 /// One collective data call as this process saw it.
 #[repr(C)]
 pub struct Collective {
-    /// The how-manieth collective data call on its file this was, from 1.
+    /// The value of `MPIIO_COLL_SEQUENCE` that it got, and the one that the file began with.
     pub sequence: Cell,
+    pub sequence_start: Cell,
     pub file: Cell,
     /// Name of the function.
     pub op: Text<4>,

@@ -3,6 +3,7 @@
 
 use crate::calls::{Calls, Slowest};
 use crate::counters::{Module, mpiio, posix, stdio};
+use crate::exchange::{Exchanges, Source};
 use crate::fate::{job_ended, signal_name};
 use crate::files::Files;
 use crate::layout::{Abi, LANES};
@@ -76,6 +77,7 @@ pub(crate) struct Merger {
     modules: [Totals; 3],
     files: Files,
     calls: Calls,
+    exchanges: Exchanges,
     slowest: Slowest,
     histograms: Histograms,
     timeline: Timeline,
@@ -96,6 +98,7 @@ impl Merger {
             modules: Module::ALL.map(Totals::new),
             files: Files::default(),
             calls: Calls::default(),
+            exchanges: Exchanges::default(),
             slowest: Slowest::default(),
             histograms: Histograms::new(),
             timeline: Timeline::new(frame.start_ns, frame.end_ns),
@@ -180,7 +183,8 @@ impl Merger {
     }
 
     fn add_calls(&mut self, record: &Record, names: &HashMap<u64, String>) {
-        let rank = record.head.rank;
+        let Head { rank, generation, ref host, .. } = record.head;
+        let node = self.exchanges.node(host);
         let name = |file: u64| names.get(&file).map_or(OTHER_FILES, String::as_str);
         for lane in 0..LANES {
             for slow in record.slowest(lane) {
@@ -188,6 +192,7 @@ impl Merger {
             }
             for call in record.collectives(lane) {
                 self.calls.add(rank, name(call.file), &call);
+                self.exchanges.add(Source { rank, node, generation, lane }, name(call.file), &call);
             }
         }
     }
@@ -244,7 +249,12 @@ impl Merger {
                 .map(|module| (Cow::Borrowed(module.name()), ModuleCounters { counters: counters(*module) }))
                 .collect(),
             files,
-            collectives: collectives(&self.modules[Module::Mpiio as usize], aggregators, list),
+            collectives: Collectives {
+                aggregators,
+                list,
+                exchange: self.exchanges.finish(start_ns),
+                ..collectives(&self.modules[Module::Mpiio as usize])
+            },
             histograms: self.histograms.finish(),
             slowest: self.slowest.finish(start_ns),
             series: self.timeline.finish(),
@@ -405,7 +415,8 @@ fn aggregators(ranks: &[RankSoFar]) -> Vec<Aggregator> {
     ranks.iter().filter(|rank| rank.file_bytes > 0).take(LISTED_AGGREGATORS).map(aggregator).collect()
 }
 
-fn collectives(mpiio: &Totals, aggregators: Vec<Aggregator>, list: Vec<Call>) -> Collectives {
+/// Sums over all calls.
+fn collectives(mpiio: &Totals) -> Collectives {
     let calls = [
         mpiio::MPIIO_COLL_READS,
         mpiio::MPIIO_COLL_WRITES,
@@ -419,8 +430,7 @@ fn collectives(mpiio: &Totals, aggregators: Vec<Aggregator>, list: Vec<Call>) ->
         time_s: seconds(time_ns),
         file_time_s: seconds(file_time_ns),
         rest_s: seconds(time_ns.saturating_sub(file_time_ns)),
-        aggregators,
-        list,
+        ..Collectives::default()
     }
 }
 

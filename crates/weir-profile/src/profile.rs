@@ -183,6 +183,8 @@ pub struct Collectives {
     pub rest_s: f64,
     pub aggregators: Vec<Aggregator>,
     pub list: Vec<Call>,
+    #[serde(default)]
+    pub exchange: Exchange,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -213,6 +215,72 @@ pub struct RankCall {
     pub time_s: f64,
     pub file_s: f64,
     pub rest_s: f64,
+}
+
+/// What ranks and aggregators exchanged in the listed calls.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Calls of which every rank's part is known.
+    pub calls: u64,
+    pub left_out: u64,
+    pub bytes: u64,
+    /// Of those, bytes that were given to aggregators by estimate.
+    pub estimated_bytes: u64,
+    /// `None` when too few messages were exchanged.
+    pub network: Option<Network>,
+    pub files: Vec<FileExchange>,
+    pub slowest: Vec<CallExchange>,
+}
+
+/// What the network gave the job's own messages; `None` for what they did not show.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Network {
+    pub intra_bytes_per_s: Option<f64>,
+    pub inter_bytes_per_s: Option<f64>,
+    pub latency_s: Option<f64>,
+    pub points: u64,
+    pub median_error: f64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FileExchange {
+    pub file: String,
+    pub calls: u64,
+    pub bytes: u64,
+    pub naggregators: u64,
+    pub aggregators: Vec<AggregatorShare>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CallExchange {
+    pub file: String,
+    pub op: String,
+    pub sequence: u64,
+    pub start_s: f64,
+    pub bytes: u64,
+    pub naggregators: u64,
+    pub aggregators: Vec<AggregatorShare>,
+}
+
+/// An aggregator's part in a call, or in several: bytes of its own, of other ranks on its node, of
+/// ranks on other nodes; and where its time went.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AggregatorShare {
+    pub rank: u64,
+    pub host: String,
+    pub calls: u64,
+    pub own_bytes: u64,
+    pub intra_bytes: u64,
+    pub inter_bytes: u64,
+    pub file_s: f64,
+    pub gate_s: f64,
+    pub late_s: f64,
+    pub shuffle_s: f64,
+    pub predicted_s: Option<f64>,
+    pub delay_s: Option<f64>,
+    /// Of a single call only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rad: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

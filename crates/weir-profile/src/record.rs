@@ -292,6 +292,7 @@ pub struct Slow {
 
 #[derive(Clone, Debug)]
 pub struct Collective {
+    /// The how-manieth collective data call on its file this was, from 1.
     pub sequence: u64,
     pub file: u64,
     pub op: String,
@@ -469,7 +470,7 @@ impl Record {
             let view = View::from_words(call.view.each_ref().map(load));
             let rows = call.transfers.iter().map(|row| Blocks::from_words(row.each_ref().map(load)));
             Collective {
-                sequence: load(&call.sequence),
+                sequence: load(&call.sequence).wrapping_sub(load(&call.sequence_start)),
                 file: load(&call.file),
                 op: call.op.get(),
                 start_ns,

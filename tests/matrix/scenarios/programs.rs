@@ -5,6 +5,7 @@ use super::{Place, Scenario, scenario};
 use crate::mpi::{Language, Program, c, root};
 use crate::run::Job;
 use crate::{Stop, Verdict, ensure, profile};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -52,6 +53,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("one_rank", |place| {
             exact(Job::mpi(&place.name, &place.mpi, 1, [place.mpi.build(&EVERYTHING)?]))
         }),
+        scenario("exchange", exchange),
         scenario("plugin", plugin),
         scenario("spawn", spawn),
         scenario("mpi4py", mpi4py),
@@ -68,6 +70,27 @@ fn exact(job: Job) -> Verdict {
     let ran = job.compare()?;
     let profile = profile::only(&ran, job.ranks())?;
     profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+}
+
+/// Whoever the aggregators are, every byte of every collective call went through one of them.
+fn exchange(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("exchange", "tests/programs/exchange.c", &[]))?;
+    let ran = Job::mpi(&place.name, &place.mpi, 4, [executable]).compare()?;
+    let profile = profile::only(&ran, 4)?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])?;
+    let exchange = &profile["collectives"]["exchange"];
+    let files = exchange["files"].as_array().cloned().unwrap_or_default();
+    ensure(files.len() == 6 && exchange["left_out"] == 0, || format!("{exchange:#}"))?;
+    for file in &files {
+        let rows = file["aggregators"].as_array().into_iter().flatten();
+        let sum = |row: &Value| {
+            let bytes = ["own_bytes", "intra_bytes", "inter_bytes"].iter().map(|key| row[*key].as_u64());
+            bytes.sum::<Option<u64>>().unwrap_or(0)
+        };
+        let moved: u64 = rows.map(sum).sum();
+        ensure(file["bytes"] == moved && moved > 0, || format!("{moved} bytes moved of {file:#}"))?;
+    }
+    Ok(())
 }
 
 /// The program as a shared library in a host that hides its symbols, as an interpreter does.

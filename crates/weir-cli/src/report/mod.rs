@@ -1,6 +1,7 @@
 //! `weir report`: the summary of a job, from its profile or from what its ranks left behind.
 
 mod advice;
+mod exchange;
 mod summary;
 pub(crate) mod text;
 

@@ -1,6 +1,7 @@
 //! A job's I/O on one screen.
 
 use super::advice::advice;
+use super::exchange;
 use super::text::{bytes, counted, percent, ranks, seconds, sparkline, tail};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -163,6 +164,9 @@ fn collectives(out: &mut String, profile: &Profile, dress: Dress) {
     let text =
         if hosts.is_empty() { "none seen".into() } else { format!("{of}: {}{more}", hosts.join("; ")) };
     dress.line(out, "Aggregators", &text);
+    for (index, line) in exchange::lines(&collectives.exchange).iter().enumerate() {
+        dress.line(out, if index == 0 { "Shuffle" } else { "" }, line);
+    }
 }
 
 fn slowest(out: &mut String, profile: &Profile, dress: Dress) {
