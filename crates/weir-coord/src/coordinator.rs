@@ -175,7 +175,7 @@ impl Coordinator {
         }
         let name = std::mem::take(&mut job.name);
         self.by_name.remove(&name);
-        self.tokens.leave(node.job);
+        self.tokens.forget(node.job);
         self.allocations.job_gone(node.job);
         self.jobs[node.job.0 as usize] = None;
         self.end_turns(now_ns, node.job);

@@ -12,6 +12,8 @@
 //! - A job alone has no limit. A job is *busy* while a request of its is inside or waits; one that has been
 //!   idle for [`IDLE_NS`] holds nobody back, and when it comes back it starts at the virtual time, without
 //!   a claim on what it left to others.
+//! - What a job overdrew while others were busy it still owes in its next phase: a program that opens, writes and closes one
+//!   file after the other makes a phase of each.
 //! - A job that is always busy but slower than its share (its own network, small requests) would hold the others back.
 //!   It shows in the sum: a meter knows what the storage can do, and what is missing is given, free of charge,
 //!   to those who wait. If the sum does not rise then, the storage cannot do more, and that is learnt instead.
@@ -40,6 +42,8 @@ const LEAST_SHARE: f64 = 1e-9;
 pub struct Tokens {
     /// The jobs that hold a grant. Ordered, so that equal histories give equal credits.
     accounts: BTreeMap<JobId, Account>,
+    /// Of jobs that left in debt: their tags, and the shares that these were reckoned with.
+    debts: BTreeMap<JobId, (f64, f64)>,
     /// Replaces everybody's own share.
     common_share: Option<f64>,
     /// The virtual time: never goes back.
@@ -49,6 +53,8 @@ pub struct Tokens {
     fades_ns: Option<u64>,
     /// Something happened since credits were last settled.
     unsettled: bool,
+    /// Several were busy then.
+    contested: bool,
 }
 
 struct Account {
@@ -66,13 +72,16 @@ impl Tokens {
     /// The job is granted a share. `progress` is that of its phase so far, which was not charged here if
     /// it was made under another grant.
     pub fn enter(&mut self, now_ns: u64, job: JobId, share: f64, progress: Progress) {
+        let share = share.max(LEAST_SHARE);
         let alone = self.accounts.is_empty();
         let lead_bytes = if alone { f64::INFINITY } else { self.meter.lead_bytes() };
-        let allowed_bytes = (lead_bytes * share).ceil() as u64;
+        let owed_bytes = self.take_debt(job, alone);
+        // The cast saturates: infinity is no limit, and less than nothing is nothing.
+        let allowed_bytes = (lead_bytes * share - owed_bytes).ceil() as u64;
         let account = Account {
-            share: share.max(LEAST_SHARE),
+            share,
             progress,
-            tag_bytes: self.virtual_bytes,
+            tag_bytes: self.virtual_bytes + owed_bytes / share,
             free_bytes: 0.0,
             busy: true,
             active_ns: now_ns,
@@ -92,9 +101,30 @@ impl Tokens {
         self.accounts.is_empty()
     }
 
-    /// The grant is over: held, ended or gone.
+    /// The grant is over: held or ended.
     pub fn leave(&mut self, job: JobId) {
-        self.unsettled |= self.accounts.remove(&job).is_some();
+        let Some(account) = self.accounts.remove(&job) else { return };
+        self.unsettled = true;
+        // What was spent while nobody else was busy is owed to nobody.
+        if self.contested && account.tag_bytes > self.virtual_bytes {
+            let share = self.common_share.unwrap_or(account.share);
+            self.debts.insert(job, (account.tag_bytes, share));
+        }
+    }
+
+    /// The job is gone, and what it owes with it.
+    pub fn forget(&mut self, job: JobId) {
+        self.leave(job);
+        self.debts.remove(&job);
+    }
+
+    /// What the job overdrew and the others have not caught up with yet. If there are no others, all is forgiven.
+    fn take_debt(&mut self, job: JobId, alone: bool) -> f64 {
+        if alone {
+            self.debts.clear();
+        }
+        let debt = self.debts.remove(&job);
+        debt.map_or(0.0, |(tag_bytes, share)| (tag_bytes - self.virtual_bytes).max(0.0) * share)
     }
 
     pub fn set_share(&mut self, job: JobId, share: f64) {
@@ -153,6 +183,7 @@ impl Tokens {
     pub fn settle(&mut self, now_ns: u64, mut tell: impl FnMut(JobId, u64)) {
         self.unsettled = false;
         let (busy, share_sum) = self.advance(now_ns);
+        self.contested = busy > 1;
         let waits = |account: &Account| account.busy && account.progress.is_waiting();
         let limited = busy > 1 && self.accounts.values().any(waits);
         if let Some(free_bytes) = self.meter.look(now_ns, busy > 1, limited) {

@@ -265,3 +265,80 @@ fn a_storage_that_became_slower_is_not_mistaken_for_one_with_room() {
     assert_eq!(window(3, WINDOW_NS, given), Some(0.0), "nothing came of it");
     assert_eq!(window(4, WINDOW_NS, 0.0), Some(0.0), "and that is remembered");
 }
+
+/// The one does I/O all the time; the other makes a phase of every request, as a program that writes one file after the
+/// other. Shares and requests differ, and a phase may be over before anything is settled.
+#[test]
+fn phases_of_one_request_follow_their_shares() {
+    for (share, request_bytes) in [(0.5, 8 << 20), (0.1, 8 << 20), (0.01, 1 << 20), (0.9, 64 << 20)] {
+        let mut tokens = Tokens::default();
+        let (steady, brief) = (JobId(0), JobId(1));
+        let mut now_ns = 0;
+        let mut moved = [0u64; 2];
+        let mut progress = Progress::default();
+        let mut in_phase = false;
+        tokens.enter(now_ns, steady, 1.0 - share, progress);
+        while now_ns < 60_000_000_000 {
+            if tokens.credit_bytes(steady) > progress.spent_bytes {
+                let spent_bytes = progress.spent_bytes + (1 << 20);
+                progress =
+                    Progress { done_bytes: progress.spent_bytes, spent_bytes, wanted_bytes: spent_bytes };
+                now_ns += 1 << 20;
+            }
+            tokens.report(now_ns, steady, progress);
+            moved[0] = progress.done_bytes;
+            if !in_phase {
+                tokens.enter(now_ns, brief, share, Progress::default());
+                in_phase = true;
+            }
+            tokens.settle(now_ns, |_, _| {});
+            let mut own = Progress { wanted_bytes: request_bytes, ..Progress::default() };
+            if tokens.credit_bytes(brief) > 0 {
+                now_ns += request_bytes;
+                moved[1] += request_bytes;
+                own = Progress {
+                    done_bytes: request_bytes,
+                    spent_bytes: request_bytes,
+                    wanted_bytes: request_bytes,
+                };
+                tokens.report(now_ns, brief, own);
+                tokens.leave(brief);
+                in_phase = false;
+            } else {
+                tokens.report(now_ns, brief, own);
+            }
+            now_ns += 10_000;
+            tokens.settle(now_ns, |_, _| {});
+        }
+        let part = moved[1] as f64 / (moved[0] + moved[1]) as f64;
+        assert!((part - share).abs() < 0.05 * share, "{request_bytes} bytes: {part:.4} where {share} is due");
+    }
+}
+
+#[test]
+fn what_is_spent_alone_is_owed_to_nobody() {
+    let mut tokens = Tokens::default();
+    let spend = |tokens: &mut Tokens, job, now_ns, bytes| {
+        tokens.report(now_ns, job, Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes });
+    };
+    tokens.enter(0, JobId(0), 0.5, Progress::default());
+    tokens.settle(0, |_, _| {});
+    spend(&mut tokens, JobId(0), 1, 1 << 40);
+    tokens.leave(JobId(0));
+    tokens.enter(2, JobId(1), 0.5, Progress::default());
+    tokens.enter(3, JobId(0), 0.5, Progress::default());
+    assert!(tokens.credit_bytes(JobId(0)) > 0, "nobody was kept waiting");
+    // Both are busy now: this is owed, unless the job goes for good.
+    tokens.settle(4, |_, _| {});
+    for (gone, owes) in [(false, true), (true, false)] {
+        spend(&mut tokens, JobId(0), 5, 1 << 40);
+        if gone {
+            tokens.forget(JobId(0));
+        } else {
+            tokens.leave(JobId(0));
+        }
+        tokens.enter(6, JobId(0), 0.5, Progress::default());
+        assert_eq!(tokens.credit_bytes(JobId(0)) == 0, owes);
+        tokens.settle(7, |_, _| {});
+    }
+}
