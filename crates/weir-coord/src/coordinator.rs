@@ -7,6 +7,7 @@
 
 use crate::allocation::{Allocations, Demand};
 use crate::jobs::{Job, Node, NodePhase, Resumption, Standing};
+use crate::status::Totals;
 use crate::storage::Storage;
 use crate::tokens::{Tokens, UNLIMITED};
 use crate::turns::Turns;
@@ -63,7 +64,7 @@ pub struct Coordinator {
     gathered: Vec<(Peer, Resumption)>,
     /// What every job has that was granted one, where the policy treats all alike.
     pub(crate) common_share: Option<f64>,
-    pub(crate) decisions: u64,
+    pub(crate) totals: Totals,
     outbox: Vec<(Peer, Message)>,
 }
 
@@ -88,7 +89,7 @@ impl Coordinator {
             gather_until_ns: None,
             gathered: Vec::new(),
             common_share: None,
-            decisions: 0,
+            totals: Totals::default(),
             outbox: Vec::new(),
         }
     }
@@ -383,8 +384,10 @@ impl Coordinator {
             }
             return;
         };
+        let done_bytes = progress.done_bytes.saturating_sub(own.progress.done_bytes);
         own.progress = progress;
         let id = node.job;
+        self.totals.add(done_bytes);
         let of_job = self.progress(id);
         self.tokens.report(now_ns, id, of_job);
         if self.engine.wants_progress() {
@@ -395,11 +398,10 @@ impl Coordinator {
     fn end(&mut self, now_ns: u64, peer: Peer, phase: u64, bytes: u64, io_ns: u64, waited_ns: u64) {
         self.gathered.retain(|(of, _)| *of != peer);
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
-        if node.phase.is_none_or(|own| own.number != phase) {
-            return;
-        }
+        let Some(own) = node.phase.filter(|own| own.number == phase) else { return };
         node.phase = None;
         let id = node.job;
+        self.totals.add(bytes.saturating_sub(own.progress.done_bytes));
         if let Some(job) = self.job_mut(id) {
             job.io_ns = job.io_ns.saturating_add(io_ns);
             job.waited_ns = job.waited_ns.saturating_add(waited_ns);
@@ -461,7 +463,7 @@ impl Coordinator {
 
     /// Tells the engine and does what it says.
     fn step(&mut self, now_ns: u64, event: Event) {
-        self.decisions += 1;
+        self.totals.decisions += 1;
         let mut actions = std::mem::take(&mut self.actions);
         self.engine.step(now_ns, event, &mut actions);
         for &action in &actions {
@@ -557,7 +559,7 @@ impl Coordinator {
 
     fn allocate(&mut self, now_ns: u64, peer: Peer, request: u64, file: &FileInfo) {
         let Some(id) = self.node(peer).map(|node| node.job) else { return };
-        self.decisions += 1;
+        self.totals.decisions += 1;
         let demand = self.demand(id);
         let given = self.allocations.ask(now_ns, id, (peer, request), file, demand);
         let (aggregators, stripes, targets) = (given.aggregators, given.stripes, given.targets);
@@ -584,7 +586,7 @@ impl Coordinator {
     /// A job's nodes know among themselves who is which aggregator.
     fn tell_turns(&mut self) {
         for (id, call, aggregator) in std::mem::take(self.turns.given()) {
-            self.decisions += 1;
+            self.totals.decisions += 1;
             self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Turn { call, aggregator })));
         }
     }

@@ -198,7 +198,7 @@ impl Server {
         self.coordinator.tick(now);
         self.check_leases(now);
         self.deliver();
-        self.traffic.look(now, self.coordinator.decisions);
+        self.traffic.look(now, self.coordinator.totals);
         self.stepped_ns = now;
         waited
     }

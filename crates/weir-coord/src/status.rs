@@ -12,9 +12,31 @@ pub(crate) struct Traffic {
     pub(crate) refused: u64,
     pub(crate) expired: u64,
     pub(crate) slowed: u64,
+    rates: Rates,
+    /// What was so many in all when the rates were made.
+    then: Totals,
     looked_ns: u64,
-    decisions_then: u64,
-    decisions_per_second: f64,
+}
+
+/// Of the latest second.
+#[derive(Default)]
+struct Rates {
+    decisions_per_s: f64,
+    bytes_per_s: f64,
+}
+
+/// Since the coordinator began.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) decisions: u64,
+    /// Of requests that completed.
+    pub(crate) done_bytes: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, done_bytes: u64) {
+        self.done_bytes = self.done_bytes.saturating_add(done_bytes);
+    }
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -26,17 +48,19 @@ impl Traffic {
             refused: 0,
             expired: 0,
             slowed: 0,
+            rates: Rates::default(),
+            then: Totals::default(),
             looked_ns: now_ns,
-            decisions_then: 0,
-            decisions_per_second: 0.0,
         }
     }
 
-    pub(crate) fn look(&mut self, now_ns: u64, decisions: u64) {
+    pub(crate) fn look(&mut self, now_ns: u64, totals: Totals) {
         let passed_ns = now_ns.saturating_sub(self.looked_ns);
         if passed_ns >= SECOND_NS {
-            self.decisions_per_second = (decisions - self.decisions_then) as f64 * 1e9 / passed_ns as f64;
-            self.decisions_then = decisions;
+            let rate = |now: u64, then: u64| (now - then) as f64 * 1e9 / passed_ns as f64;
+            self.rates.decisions_per_s = rate(totals.decisions, self.then.decisions);
+            self.rates.bytes_per_s = rate(totals.done_bytes, self.then.done_bytes);
+            self.then = totals;
             self.looked_ns = now_ns;
         }
     }
@@ -68,9 +92,9 @@ pub(crate) fn json(
         "listens_on": addresses,
         "policy": coordinator.policy().to_string(),
         "up_s": seconds(now_ns.saturating_sub(coordinator.began_ns)),
-        "bandwidth_bytes_per_s": coordinator.tokens.bandwidth(),
-        "decisions": coordinator.decisions,
-        "decisions_per_s": traffic.decisions_per_second,
+        "bandwidth_bytes_per_s": traffic.rates.bytes_per_s,
+        "decisions": coordinator.totals.decisions,
+        "decisions_per_s": traffic.rates.decisions_per_s,
         "messages": traffic.messages,
         "connections": connections,
         "refused": traffic.refused,
@@ -122,4 +146,21 @@ fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Val
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 * 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_latest_second() {
+        let mut traffic = Traffic::new(0);
+        let totals = |decisions, done_bytes| Totals { decisions, done_bytes };
+        traffic.look(SECOND_NS / 2, totals(100, 1 << 20));
+        assert_eq!(traffic.rates.bytes_per_s, 0.0, "not for a second yet");
+        traffic.look(2 * SECOND_NS, totals(100, 1 << 20));
+        assert_eq!((traffic.rates.decisions_per_s, traffic.rates.bytes_per_s), (50.0, f64::from(1 << 19)));
+        traffic.look(3 * SECOND_NS, totals(100, 1 << 20));
+        assert_eq!((traffic.rates.decisions_per_s, traffic.rates.bytes_per_s), (0.0, 0.0));
+    }
 }

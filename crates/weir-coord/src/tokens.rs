@@ -174,11 +174,6 @@ impl Tokens {
         self.fades_ns.filter(|_| self.accounts.len() > 1)
     }
 
-    /// What the storage moves now, in bytes per second.
-    pub fn bandwidth(&self) -> f64 {
-        if self.accounts.is_empty() { 0.0 } else { self.meter.rate * 1e9 }
-    }
-
     /// Brings the credits up to date and names the jobs whose credit changed by enough to be told.
     pub fn settle(&mut self, now_ns: u64, mut tell: impl FnMut(JobId, u64)) {
         self.unsettled = false;
