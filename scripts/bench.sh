@@ -2,7 +2,7 @@
 # Runs every benchmark there is: the cost of the library, then the engine's.
 set -eu
 cd "$(dirname "$0")/.."
-for bench in instructions time startup memory; do
+for bench in instructions time startup memory gate; do
     echo "== benches/$bench.sh"
     "benches/$bench.sh"
     echo
