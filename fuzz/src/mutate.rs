@@ -61,7 +61,7 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         Message::Proven { mac: [4; 32] },
         Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy: "weir".into() },
         Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX },
-        Message::Hold { phase: 1 },
+        Message::Hold { phase: 1, expected_ns: 1 },
         Message::Credit { phase: 1, credit_bytes: 1 << 22 },
         Message::Status { last: true, text: "{}".into() },
         Message::Refuse { reason: "wrong key".into() },

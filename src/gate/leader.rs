@@ -284,7 +284,8 @@ impl State {
             Word::Granted { credit_bytes, .. } | Word::Credit { credit_bytes, .. } => {
                 self.allow(watch.base_bytes().saturating_add(credit_bytes));
             }
-            Word::Held { .. } => {
+            Word::Held { expected_ns, .. } => {
+                self.page.expected_ns.store(expected_ns, Release);
                 note(|counts| &counts.holds, 1);
                 self.allow(CLOSED);
             }

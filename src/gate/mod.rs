@@ -224,7 +224,7 @@ fn wait(attached: Attached, bytes: u64) {
 /// Waits for the turn of a request, or for a reason to go on without.
 fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
     let page = attached.page;
-    let limit_ns = start_ns.saturating_add(config::get(|c| c.max_wait_ns));
+    let patience_ns = config::get(|c| c.max_wait_ns);
     let Some(presence) = presence() else { return Outcome::Alone };
     if ring(&presence.place.bell()).is_err() {
         // Not there yet, or not any more.
@@ -236,6 +236,8 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
             return Outcome::Turn;
         }
         let now = now_ns();
+        // Beyond the time that others should need.
+        let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(page.expected_ns.load(Acquire));
         let silent_ns = now.saturating_sub(page.beat_ns.load(Acquire));
         if now >= limit_ns {
             return Outcome::Limit;

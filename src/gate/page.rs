@@ -37,6 +37,8 @@ pub(super) struct Page {
     slots: AtomicU32,
     /// A wait reached its limit: the rest of the phase is not held back.
     pub(super) limit_reached: AtomicU32,
+    /// How long a turn should take to come, while held.
+    pub(super) expected_ns: AtomicU64,
     /// Rank 0 is here: what there is to say is said on this node.
     pub(super) is_home: AtomicU32,
     credit: Line<Credit>,

@@ -36,8 +36,8 @@ pub enum Word {
     Granted { phase: u64, share: f64, credit_bytes: u64 },
     /// As above; `u64::MAX` is no limit. Replaces the credit before, up or down.
     Credit { phase: u64, credit_bytes: u64 },
-    /// No request may start until granted.
-    Held { phase: u64 },
+    /// No request may start until granted, which should be within this time.
+    Held { phase: u64, expected_ns: u64 },
     /// The answer to [`Client::ask`]. Zero aggregators or stripes, no targets: no opinion on that.
     Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32> },
     /// This aggregator of a collective read may begin; see [`Client::collect`].
@@ -386,10 +386,10 @@ impl Client {
             Message::Credit { phase, credit_bytes } if self.is_current(phase) => {
                 self.words.push(Word::Credit { phase, credit_bytes });
             }
-            Message::Hold { phase } => {
+            Message::Hold { phase, expected_ns } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
                     own.granted = false;
-                    self.words.push(Word::Held { phase });
+                    self.words.push(Word::Held { phase, expected_ns });
                 }
             }
             Message::Allocated { request, aggregators, stripes, targets }

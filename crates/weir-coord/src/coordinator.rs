@@ -66,6 +66,11 @@ pub struct Coordinator {
     pub(crate) common_share: Option<f64>,
     pub(crate) totals: Totals,
     outbox: Vec<(Peer, Message)>,
+    /// Jobs that are in a phase, granted or held.
+    in_phase: u64,
+    /// Phases that ended here, and the time that they took of the storage.
+    ended_phases: u64,
+    ended_io_ns: u64,
 }
 
 impl Coordinator {
@@ -91,7 +96,17 @@ impl Coordinator {
             common_share: None,
             totals: Totals::default(),
             outbox: Vec::new(),
+            in_phase: 0,
+            ended_phases: 0,
+            ended_io_ns: 0,
         }
+    }
+
+    /// How long a job that is held should have to wait at most: as if all others in a phase went first, each
+    /// for as long as phases took on average.
+    fn expected_wait_ns(&self) -> u64 {
+        let mean_ns = self.ended_io_ns / self.ended_phases.max(1);
+        mean_ns.saturating_mul(self.in_phase.saturating_sub(1))
     }
 
     pub fn policy(&self) -> PolicyKind {
@@ -175,6 +190,8 @@ impl Coordinator {
             return;
         }
         let name = std::mem::take(&mut job.name);
+        let was_in_phase = job.is_in_phase();
+        self.in_phase = self.in_phase.saturating_sub(u64::from(was_in_phase));
         self.by_name.remove(&name);
         self.tokens.forget(node.job);
         self.allocations.job_gone(node.job);
@@ -360,13 +377,18 @@ impl Coordinator {
         match job.standing {
             Standing::Outside => {
                 job.stand(now_ns, Standing::Held);
+                self.in_phase += 1;
+                let Some(job) = self.job_mut(id) else { return };
                 job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
                 let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
                 job.announced_bytes = phase.bytes.or(from_history);
                 let bytes = job.announced_bytes;
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
             }
-            Standing::Held => self.outbox.push((peer, Message::Hold { phase: phase.phase })),
+            Standing::Held => {
+                let expected_ns = self.expected_wait_ns();
+                self.outbox.push((peer, Message::Hold { phase: phase.phase, expected_ns }));
+            }
             Standing::Granted { share } => self.grant_node(peer, id, self.common_share.unwrap_or(share)),
         }
         if phase.progress.done_bytes > 0 {
@@ -430,12 +452,19 @@ impl Coordinator {
         self.tell_progress(now_ns, id);
         self.tokens.leave(id);
         self.end_turns(now_ns, id);
+        self.in_phase = self.in_phase.saturating_sub(1);
         if let Some(job) = self.job_mut(id) {
+            let granted_ns = match job.standing {
+                Standing::Granted { .. } => now_ns.saturating_sub(job.since_ns),
+                _ => 0,
+            };
             job.stand(now_ns, Standing::Outside);
             job.phases += 1;
             job.moved_bytes = job.moved_bytes.saturating_add(of_job.done_bytes);
             job.ended = Progress::default();
             job.told_bytes = 0;
+            self.ended_phases += 1;
+            self.ended_io_ns = self.ended_io_ns.saturating_add(granted_ns);
         }
         self.step(now_ns, Event::PhaseEnded { job: id });
     }
@@ -496,9 +525,10 @@ impl Coordinator {
                 self.tokens.leave(id);
                 let Some(job) = self.job_mut(id) else { return };
                 job.stand(now_ns, Standing::Held);
+                let expected_ns = self.expected_wait_ns();
                 self.for_peers(id, |own, peer| {
                     if let Some(phase) = own.node(peer).and_then(|node| node.phase) {
-                        own.outbox.push((peer, Message::Hold { phase: phase.number }));
+                        own.outbox.push((peer, Message::Hold { phase: phase.number, expected_ns }));
                     }
                 });
             }

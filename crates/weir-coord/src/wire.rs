@@ -185,8 +185,8 @@ messages! {
     }
     /// Coordinator → job: go on. `credit_bytes` as in `Credit`.
     67 Grant { phase: u64, share: f64, credit_bytes: u64, }
-    /// Coordinator → job: start no more I/O until granted (again).
-    68 Hold { phase: u64, }
+    /// Coordinator → job: start no more I/O until granted (again), which should be within this time.
+    68 Hold { phase: u64, expected_ns: u64, }
     /// Coordinator → job: a request may start while the node has spent fewer bytes than this in this phase.
     /// Replaces what was said before, up or down; `u64::MAX` is no limit.
     69 Credit { phase: u64, credit_bytes: u64, }

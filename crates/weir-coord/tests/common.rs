@@ -128,7 +128,7 @@ impl Job {
     }
 
     pub(crate) fn held(&mut self, phase: u64) {
-        self.until("a hold", |word| matches!(word, Word::Held { phase: of } if *of == phase));
+        self.until("a hold", |word| matches!(word, Word::Held { phase: of, .. } if *of == phase));
     }
 
     /// Lets some time pass in which nothing of the kind may be heard.

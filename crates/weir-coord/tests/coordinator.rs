@@ -77,7 +77,7 @@ fn everybody_is_served(policy: PolicyKind) {
         for (job, message) in answers(&mut coordinator) {
             match message {
                 Message::Grant { phase: of, .. } if of == phase[job] => granted[job] = in_phase[job],
-                Message::Hold { phase: of } if of == phase[job] => granted[job] = false,
+                Message::Hold { phase: of, .. } if of == phase[job] => granted[job] = false,
                 _ => {}
             }
         }
@@ -131,7 +131,7 @@ fn a_new_coordinator_gathers_before_it_decides() {
     coordinator.tick(gathered_ns);
     let said = answers(&mut coordinator);
     assert!(
-        matches!(said[..], [(1, Message::Grant { phase: 4, .. }), (0, Message::Hold { phase: 4 })]),
+        matches!(said[..], [(1, Message::Grant { phase: 4, .. }), (0, Message::Hold { phase: 4, .. })]),
         "{said:?}"
     );
 }
@@ -220,7 +220,7 @@ proptest! {
                         prop_assert_eq!(credit_bytes, UNLIMITED);
                         *granted = true;
                     }
-                    (Message::Hold { phase }, Some((own, granted))) if phase == *own => *granted = false,
+                    (Message::Hold { phase, .. }, Some((own, granted))) if phase == *own => *granted = false,
                     _ => {}
                 }
             }

@@ -76,7 +76,7 @@ fn member(directory: &Path, name: &str, network_host: Option<String>) {
         member.step(Duration::from_secs(1), &mut |word| match word {
             Word::Joined { .. } => println!("joined"),
             Word::Granted { phase, .. } => println!("granted {phase}"),
-            Word::Held { phase } => println!("held {phase}"),
+            Word::Held { phase, .. } => println!("held {phase}"),
             Word::Credit { .. } => {}
             Word::Lost { reason } => println!("lost: {reason}"),
             Word::Open { reason } => println!("open: {reason}"),
