@@ -246,6 +246,11 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
             return Outcome::Alone;
         }
         if silent_ns > SILENT_NS {
+            if !attached.is_at(&presence.place) {
+                // Somebody took the page away (the system may, at a logout): the next request makes another.
+                PRESENCE.store(std::ptr::null_mut(), Release);
+                return Outcome::Alone;
+            }
             leader::start(presence);
         }
         page.sleep(news, LOOK.min(Duration::from_nanos(limit_ns - now)));

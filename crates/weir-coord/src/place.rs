@@ -46,13 +46,10 @@ impl Place {
         Ok(election::set_record_lock(&page)?.then_some(page))
     }
 
-    /// Takes page and bell away, and the directory with the last of them.
+    /// Takes page and bell away. The directory stays: another job may be about to use it.
     pub fn remove(&self) {
         let _ = fs::remove_file(self.page());
         let _ = fs::remove_file(self.bell());
-        if self.directory != election::default_directory() {
-            let _ = fs::remove_dir(&self.directory);
-        }
     }
 
     /// Takes away what jobs that were killed have left.
