@@ -149,7 +149,7 @@ impl Watch {
         let bursts = &self.bursts;
         *self.gap_ns.get_or_insert_with(|| match bursts.len() {
             0..4 => FIRST_GAP_NS,
-            _ => phases::learn_gap_ns(bursts, FLOOR_NS).clamp(FLOOR_NS, MOST_GAP_NS),
+            _ => shortest_sure_gap_ns(bursts),
         })
     }
 
@@ -165,6 +165,15 @@ impl Watch {
         let total_bytes: u64 = self.phases.iter().map(|phase| phase.bytes_written).sum();
         total_bytes / (self.phases.len() as u64).max(1)
     }
+}
+
+/// Others wait while the turn is not given back, so a pause need not be as long as one that lies between phases to
+/// end one: it is enough that it is longer than all within.
+fn shortest_sure_gap_ns(bursts: &[Span]) -> u64 {
+    let learnt_ns = phases::learn_gap_ns(bursts, FLOOR_NS).clamp(FLOOR_NS, MOST_GAP_NS);
+    let gaps_ns = bursts.windows(2).map(|pair| pair[1].start_ns.saturating_sub(pair[0].end_ns));
+    let longest_within_ns = gaps_ns.filter(|gap_ns| *gap_ns <= learnt_ns).max().unwrap_or(0);
+    (2 * longest_within_ns).clamp(FLOOR_NS, learnt_ns)
 }
 
 #[cfg(test)]
@@ -260,6 +269,19 @@ mod tests {
         assert_eq!(program.ends().last().map(|ended| ended.bytes), Some(4000));
         let mean_ns = program.watch.w_iter_ns().unwrap();
         assert!(mean_ns > 500 * MS, "{mean_ns}");
+    }
+
+    #[test]
+    fn the_turn_of_a_program_without_pauses_is_given_back_soon() {
+        let mut program = Program::new(None);
+        for _ in 0..8 {
+            program.write(1000, 500 * MS);
+            program.pass(4000 * MS);
+        }
+        let [.., (began_ms, Change::Began), (ended_ms, Change::Ended(_))] = program.changes[..] else {
+            panic!("{:?}", program.changes);
+        };
+        assert!((500..=514).contains(&(ended_ms - began_ms)), "{began_ms} {ended_ms}");
     }
 
     #[test]
