@@ -169,3 +169,25 @@ fn bad_input_is_named() {
         assert!(stderr(&output).contains(error), "{words:?}: {}", stderr(&output));
     }
 }
+
+/// A coordinator that goes is news to those who watch, and one that comes as well.
+#[test]
+fn a_watch_goes_on() {
+    let directory = Directory::new("watch");
+    let address = format!("unix:{}", directory.0.join("weir.sock").display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let mut watch =
+        command.args(["status", "--watch", &address]).stdout(Stdio::piped()).spawn().expect("a process");
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut line = |wanted: &str| lines.by_ref().find(|line| line.contains(wanted)).expect(wanted);
+    line("cannot ask the coordinator");
+    let mut service = Service::start(&["--policy", "set10", "--listen", &address]);
+    service.line("coordinating");
+    for _ in 0..2 {
+        line("with policy set10");
+    }
+    drop(service);
+    line("cannot ask the coordinator");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
