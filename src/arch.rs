@@ -115,3 +115,31 @@ macro_rules! variadic {
     };
 }
 pub(crate) use variadic;
+
+/// A function of a path and of arguments one by one: puts those that came in registers before the others,
+/// which are on the stack behind the return address, and hands `$handler` the path and the whole row.
+macro_rules! arguments_in_a_row {
+    ($name:ident, $handler:path) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name() {
+            std::arch::naked_asm!(
+                "pop rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "push rax",
+                "call {handler}",
+                "pop rcx",
+                "add rsp, 40",
+                "push rcx",
+                "ret",
+                handler = sym $handler,
+            )
+        }
+    };
+}
+pub(crate) use arguments_in_a_row;

@@ -6,7 +6,7 @@
 
 use crate::clock::{self, Moment};
 use crate::shim::caller;
-use crate::shim::{shield, unwind};
+use crate::shim::{late, shield};
 use crate::{abi, config, gate, measure, profile};
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
@@ -68,7 +68,7 @@ fn ensure_armed(model: Model) {
     if state == ARMED || state == DRAINING || shield::fuse_is_blown() || config::disabled() {
         return;
     }
-    if !unwind::is_there() {
+    if !late::unwinder_is_there() {
         return config::say("no libgcc_s.so.1 on this machine: nothing is measured");
     }
     clock::choose();

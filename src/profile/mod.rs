@@ -10,12 +10,14 @@ use crate::clock::{self, Moment};
 use crate::lifecycle::{self, Model};
 use crate::{config, measure};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use weir_profile::layout::Ended;
 
 static IDENTITY: RwLock<Option<Arc<Identity>>> = RwLock::new(None);
+/// The process that was armed.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Whether the record has a file; without one there is no profile.
 static HAS_FILE: AtomicBool = AtomicBool::new(true);
 
@@ -25,6 +27,7 @@ const MERGE_LIMIT: Duration = Duration::from_secs(5);
 /// Finds out who this process is. MPI must be up.
 pub(crate) fn identify(model: Model) {
     let identity = Identity::find(model);
+    PROCESS.store(std::process::id(), Relaxed);
     HAS_FILE.store(true, Relaxed);
     *IDENTITY.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(identity));
 }
@@ -84,7 +87,7 @@ pub(crate) fn no_record(path: &Path, error: &std::io::Error) {
 
 /// Whether this process, and not a child that shares its memory, is the one being recorded.
 pub(crate) fn is_recorded_process() -> bool {
-    measure::header().is_none_or(|header| header.pid.load(Relaxed) == u64::from(std::process::id()))
+    PROCESS.load(Relaxed) == std::process::id()
 }
 
 /// Notes how the process ended. Safe in a signal handler: it only stores.
@@ -94,6 +97,14 @@ pub(crate) fn mark_end(how: Ended, code: i32) {
         header.end_ticks.store(clock::ticks(), Relaxed);
         Moment::now().store(&header.clock_last);
         header.ended.store(how as u64, Release);
+    });
+}
+
+/// The process did not end after all.
+pub(crate) fn take_back_end() {
+    measure::with_header(|header| {
+        header.ended.store(Ended::Running as u64, Relaxed);
+        header.end_ticks.store(0, Release);
     });
 }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod caller;
 mod dlsym;
+mod exec;
+pub(crate) mod late;
 mod mpi;
 mod posix;
 mod posix_meta;
@@ -11,5 +13,4 @@ pub(crate) mod shield;
 pub(crate) mod special;
 mod stdio;
 mod stdio_text;
-pub(crate) mod unwind;
 mod wrap;

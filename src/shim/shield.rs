@@ -60,7 +60,7 @@ fn blow_fuse(text: &str) {
 mod tests {
     use super::*;
 
-    /// Through the unwinder that `shim::unwind` finds, as in a program.
+    /// Through the unwinder that `shim::late` finds, as in a program.
     #[test]
     fn a_panic_gives_the_other_answer_and_blows_the_fuse() {
         assert_eq!(shield(1, || 2), 2);

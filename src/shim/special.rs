@@ -306,4 +306,5 @@ macro_rules! sudden_ends {
 sudden_ends! {
     exit_now "_exit";
     exit_now_c99 "_Exit";
+    exit_quickly "quick_exit";
 }

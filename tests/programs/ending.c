@@ -1,7 +1,9 @@
 /* ending HOW WHO: writes a file, then the last rank (`one`) or every rank (`all`) ends in the way
  * HOW says, without MPI_Finalize. Rank 0 prints the tally of all before that, to the file `stdout`: some
  * launchers drop what they have not passed on yet when a rank aborts. */
+#define _GNU_SOURCE
 #include "mpiio.h"
+#include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,6 +13,18 @@ static void end(const char *how)
         exit(3);
     if (strcmp(how, "_exit") == 0)
         _exit(4);
+    if (strcmp(how, "quick_exit") == 0)
+        quick_exit(6);
+    if (strcmp(how, "execve") == 0) {
+        char *arguments[] = {"sh", "-c", "exit 7", NULL};
+        execve("/bin/sh", arguments, environ);
+    }
+    if (strcmp(how, "execlp") == 0) /* more arguments than fit into registers */
+        execlp("sh", "sh", "-c", "exit $#", "name", "1", "2", "3", "4", (char *)NULL);
+    if (strcmp(how, "execl_SIGKILL") == 0) {
+        REQUIRE(execl("/nowhere/sh", "sh", (char *)NULL) == -1 && errno == ENOENT);
+        raise(SIGKILL);
+    }
     if (strcmp(how, "abort") == 0)
         MPI_Abort(MPI_COMM_WORLD, 5);
     if (strcmp(how, "SIGSEGV") == 0)

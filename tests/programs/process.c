@@ -1,6 +1,8 @@
-/* fork, vfork by way of system() and popen(), and exec, inside an MPI program: what children do is
+/* fork, vfork, system(), popen() and every form of exec, inside an MPI program: what children do is
  * theirs and changes nothing of what the rank is said to have done. */
+#define _GNU_SOURCE
 #include "tally.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +20,44 @@ static void put(const char *stem, int times)
     close(fd);
 }
 
+/* Replaces the process by `shell`, in one of the forms there are; comes back when there is no such program.
+ * The shell fails unless it gets its arguments whole and, where one is passed, the environment. */
+enum { FORMS = 9 };
+static int replace(int form, const char *shell, const char *script)
+{
+    char *arguments[] = {"sh", "-c", (char *)script, "name", "a", "b", "c", NULL};
+    char *environment[] = {"LETTER=x", NULL};
+    switch (form) {
+    case 0: return execve(shell, arguments, environment);
+    case 1: return execv(shell, arguments);
+    case 2: return execvp(shell, arguments);
+    case 3: return execvpe(shell, arguments, environment);
+    case 4: return fexecve(open(shell, O_RDONLY | O_CLOEXEC), arguments, environment);
+    case 5: return execveat(AT_FDCWD, shell, arguments, environment, 0);
+    case 6: return execl(shell, "sh", "-c", script, "name", "a", "b", "c", (char *)NULL);
+    case 7: return execlp(shell, "sh", "-c", script, "name", "a", "b", "c", (char *)NULL);
+    default: return execle(shell, "sh", "-c", script, "name", "a", "b", "c", (char *)NULL, environment);
+    }
+}
+
+static void replace_children(void)
+{
+    const char *script = "test \"$*$LETTER\" = 'a b cx' && exit 3";
+    int form, status;
+    pid_t child;
+    setenv("LETTER", "x", 1);
+    for (form = 0; form < FORMS; form++) {
+        child = form % 2 ? fork() : vfork();
+        if (child == 0) {
+            replace(form, "/bin/sh", script);
+            _exit(9);
+        }
+        REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
+        errno = 0;
+        REQUIRE(replace(form, "/nowhere/sh", script) == -1 && errno == (form == 4 ? EINVAL : ENOENT));
+    }
+}
+
 int main(int argc, char **argv)
 {
     char command[128], line[64] = "", key[TALLY_NAME];
@@ -26,7 +66,12 @@ int main(int argc, char **argv)
     FILE *pipe;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    child = vfork();
+    if (child == 0) /* shares the memory of a rank that has no record yet */
+        _exit(6);
+    REQUIRE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 6);
     put("parent", 3);
+    replace_children();
 
     child = fork();
     if (child == 0) {

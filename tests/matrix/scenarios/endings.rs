@@ -22,6 +22,10 @@ struct Ending {
 const ENDINGS: &[Ending] = &[
     Ending { how: "exit", fates: &["exited"], code: Some(3), signal: None },
     Ending { how: "_exit", fates: &["exited"], code: Some(4), signal: None },
+    Ending { how: "quick_exit", fates: &["exited"], code: Some(6), signal: None },
+    Ending { how: "execve", fates: &["replaced"], code: None, signal: None },
+    Ending { how: "execlp", fates: &["replaced"], code: None, signal: None },
+    Ending { how: "execl_SIGKILL", fates: &["killed"], code: None, signal: None },
     Ending { how: "abort", fates: &["aborted"], code: Some(5), signal: None },
     Ending { how: "SIGSEGV", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
     Ending { how: "SIGTERM", fates: &["signalled"], code: None, signal: Some("SIGTERM") },
