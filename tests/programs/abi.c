@@ -94,7 +94,6 @@ int main(int argc, char **argv)
         VALUE(MPI_SUCCESS, 0),
         VALUE(MPI_ERR_INTERN, 1),
         VALUE(MPI_THREAD_MULTIPLE, 0),
-        VALUE(MPI_MODE_CREATE, 0),
         VALUE(MPI_MODE_RDONLY, 0),
         VALUE(MPI_MODE_WRONLY, 0),
         VALUE(MPI_MODE_RDWR, 0),
