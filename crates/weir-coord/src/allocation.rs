@@ -86,6 +86,7 @@ impl Allocations {
         demand: Demand,
     ) -> Allotment {
         let Some(at) = self.holding(&info.path) else { return Allotment::default() };
+        let most = at.storage.targets as u32;
         // A file whose stripes are the program's own is not ours to place.
         let targets = if info.fixed_stripes > 0 {
             Vec::new()
@@ -94,7 +95,7 @@ impl Allocations {
         };
         let stripes = targets.len() as u32;
         // One aggregator per target keeps them out of each other's way there.
-        let width = if info.fixed_stripes > 0 { info.fixed_stripes } else { stripes };
+        let width = if info.fixed_stripes > 0 { info.fixed_stripes.min(most) } else { stripes };
         let aggregators = if info.fixed_aggregators > 0 { 0 } else { width.min(info.ranks) };
         Allotment { aggregators, stripes, targets }
     }

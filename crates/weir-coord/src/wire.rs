@@ -210,7 +210,7 @@ pub struct FileInfo {
     pub nodes: u32,
     /// What a phase will move to it; 0 if unknown.
     pub bytes: u64,
-    /// What the program itself has said; 0 where it said nothing.
+    /// What the program itself has said; 0 where it said nothing. `u32::MAX` stripes are all there are.
     pub fixed_aggregators: u32,
     pub fixed_stripes: u32,
 }

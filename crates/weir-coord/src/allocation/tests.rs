@@ -51,6 +51,7 @@ fn what_the_program_has_said_is_not_decided() {
     assert_eq!(given(3, 0, 0), (3, 4, 4), "no more aggregators than ranks");
     assert_eq!(given(64, 7, 0), (0, 4, 4));
     assert_eq!(given(64, 0, 6), (6, 0, 0), "as many aggregators as its own stripes");
+    assert_eq!(given(64, 0, u32::MAX), (8, 0, 0), "on all targets that there are");
     assert_eq!(given(64, 7, 6), (0, 0, 0));
 }
 
