@@ -1,38 +1,16 @@
 //! `weir simulate requests` and `weir train`, as they are called.
 
-use serde_json::{Value, json};
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+mod common;
 
-fn weir(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Who refuses its arguments may be gone before it has read anything.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
+use common::{schema, weir};
+use serde_json::{Value, json};
 
 fn answer(scenario: &Value, more: &[&str]) -> Value {
-    let output = weir(&[&["simulate", "requests", "-", "--json"], more].concat(), &scenario.to_string());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice::<Value>(&output.stdout).unwrap()["policies"].clone()
+    common::answer("requests", scenario, more)
 }
 
 fn refusal(scenario: &str, more: &[&str]) -> String {
-    let output = weir(&[&["simulate", "requests", "-"], more].concat(), scenario);
-    assert!(!output.status.success(), "{scenario} was accepted");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn schema() -> Value {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios/requests.schema.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    common::refusal("requests", scenario, more)
 }
 
 /// Two files read in turns, eight seconds per request in sequence, and ten times that out of it.
@@ -81,7 +59,7 @@ fn arrivals_ratios_and_the_choice_of_policies() {
 
 #[test]
 fn the_schema_accepts_what_the_command_accepts() {
-    let schema = schema();
+    let schema = schema("requests");
     let valid = jsonschema::validator_for(&schema).unwrap();
     let examples = schema["examples"].as_array().unwrap();
     assert!(!examples.is_empty());
@@ -93,7 +71,7 @@ fn the_schema_accepts_what_the_command_accepts() {
 
 #[test]
 fn bad_scenarios_name_the_field_and_the_schema_refuses_them_too() {
-    let valid = jsonschema::validator_for(&schema()).unwrap();
+    let valid = jsonschema::validator_for(&schema("requests")).unwrap();
     let request = |place: usize, value: Value| {
         let mut scenario = interleaved();
         scenario["requests"][1] = json!(["B", "read", 0, 8, 0]);
@@ -106,7 +84,7 @@ fn bad_scenarios_name_the_field_and_the_schema_refuses_them_too() {
         scenario
     };
     for (scenario, named) in [
-        (json!([]), "not a JSON object"),
+        (json!([]), "the scenario: must be an object"),
         (json!({}), "requests: missing"),
         (field("requests", json!([])), "requests: "),
         (field("requests", json!([["A", "read", 0]])), "requests[0]: "),
@@ -152,7 +130,7 @@ fn other_mistakes_are_named_too() {
         "{message}"
     );
     let many = format!("{{\"requests\":[{}]}}", vec!["[\"A\",\"read\",0,1]"; 100_001].join(","));
-    assert!(refusal(&many, &[]).contains("requests: 100001; at most 100000"));
+    assert!(refusal(&many, &[]).contains("requests: more than 100000"));
     assert!(
         refusal(&text, &["--train", "/nonexistent.csv"])
             .contains("cannot read measurements /nonexistent.csv")

@@ -63,7 +63,11 @@ impl Study {
 
 impl Claim {
     fn row(&self) -> Vec<String> {
-        let holds = if self.holds { "yes" } else { "NO" };
+        let holds = match self.holds {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "too few",
+        };
         vec![self.text.clone(), self.paper.clone(), self.ours.clone(), holds.into()]
     }
 }

@@ -48,12 +48,13 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A claim of the paper, what it says, what came out here, and whether it holds.
+/// A claim of the paper, what it says, what came out here, and whether it holds; `None` where what was run
+/// is too little to tell.
 pub(crate) struct Claim {
     pub(crate) text: String,
     pub(crate) paper: String,
     pub(crate) ours: String,
-    pub(crate) holds: bool,
+    pub(crate) holds: Option<bool>,
 }
 
 pub(crate) struct Context {

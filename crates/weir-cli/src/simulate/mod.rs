@@ -1,6 +1,7 @@
 //! `weir simulate`: a scenario file in, what each policy makes of it out.
 
 mod collective;
+mod fields;
 pub(crate) mod periodic;
 mod requests;
 mod resources;
@@ -64,7 +65,7 @@ pub(crate) struct Request<'a> {
 pub(crate) fn run(args: &Args) -> Outcome {
     let name = args.scenario.display();
     let scenario = read(&args.scenario).map_err(|e| format!("scenario {name}: {e}"))?;
-    let policies = (args.policy != "all").then(|| args.policy.split(',').map(str::trim).collect());
+    let policies = (args.policy != "all").then(|| names(&args.policy));
     let request = Request { scenario: &scenario, policies, seed: args.seed, train: args.train.as_deref() };
     let answer = match args.kind {
         Kind::Sharing => sharing::simulate(&request),
@@ -80,6 +81,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
         print!("{}", answer.text);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each once, in the order of first mention.
+fn names(list: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// Larger files are refused before they fill the memory.

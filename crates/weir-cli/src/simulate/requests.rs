@@ -1,6 +1,7 @@
 //! `weir simulate requests`: single requests at one device, in the order of each scheduling algorithm.
 //! The format is in `docs/scenarios/requests.schema.json`.
 
+use super::fields::{self, Fields, count, expected, list, positive, seconds, text, whole, word};
 use super::{Answer, Request as Command};
 use crate::train;
 use serde_json::{Map, Value, json};
@@ -21,11 +22,8 @@ const FIELDS: [&str; 8] = [
     "waiting_time",
     "stripe_size",
 ];
+const OPERATIONS: [(&str, Operation); 2] = [("read", Operation::Read), ("write", Operation::Write)];
 const MAX_REQUESTS: usize = 100_000;
-/// The text of the largest scenario that is accepted fits into this many times over.
-const MAX_SCENARIO_BYTES: usize = 32 << 20;
-/// Thirty years: beyond that a time is a mistake.
-const MAX_SECONDS: f64 = 1e9;
 /// Dispatches listed for a person; `--json` has them all.
 const LISTED_DISPATCHES: usize = 20;
 
@@ -97,37 +95,26 @@ fn chosen(names: Option<&[&str]>) -> Result<Vec<Policy>, String> {
 
 impl Scenario {
     fn parse(text: &str) -> Result<Scenario, String> {
-        if text.len() > MAX_SCENARIO_BYTES {
-            let bytes = text.len();
-            return Err(format!(
-                "requests: more than {MAX_REQUESTS} are not accepted ({bytes} bytes of JSON)"
-            ));
-        }
-        let value: Value = serde_json::from_str(text).map_err(|e| not_json(text, &e))?;
-        let fields = value.as_object().ok_or("the scenario is not a JSON object")?;
-        if let Some(stranger) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-            return Err(format!("{stranger}: no such field; there are {}", FIELDS.join(", ")));
-        }
-        let (files, arrivals) = arrivals(fields)?;
-        let (read_ratio, write_ratio) = ratios(fields)?;
+        let value = fields::parse(text, &[("requests", MAX_REQUESTS)])?;
+        let fields = Fields::of_scenario(&value, &FIELDS)?;
+        let (files, arrivals) = arrivals(&fields)?;
+        let (read_ratio, write_ratio) = fields.read("seq_to_random", ratios)?;
         let device = Device {
-            bandwidth_bytes_s: positive(fields.get("bandwidth"), "bandwidth")?,
+            bandwidth_bytes_s: fields.read("bandwidth", positive)?,
             read_ratio,
             write_ratio,
-            cost_per_request_s: seconds(fields.get("cost_per_request"), "cost_per_request")?,
+            cost_per_request_s: fields.read("cost_per_request", seconds)?,
         };
-        let given = |name: &str| fields.contains_key(name).then(|| whole(fields.get(name), name, 1));
-        let mut settings = Settings::default();
-        if let Some(quantum_bytes) = given("quantum").transpose()? {
-            settings.quantum_bytes = quantum_bytes;
-        }
-        if let Some(stripe_bytes) = given("stripe_size").transpose()? {
-            settings.stripe_bytes = stripe_bytes;
-        }
-        if fields.contains_key("waiting_time") {
-            settings.waiting_ns = (seconds(fields.get("waiting_time"), "waiting_time")? * 1e9).round() as u64;
-        }
-        let in_flight = given("in_flight").transpose()?.unwrap_or(1);
+        let defaults = Settings::default();
+        let settings = Settings {
+            quantum_bytes: fields.read_if_given("quantum", count)?.unwrap_or(defaults.quantum_bytes),
+            stripe_bytes: fields.read_if_given("stripe_size", count)?.unwrap_or(defaults.stripe_bytes),
+            waiting_ns: fields
+                .read_if_given("waiting_time", seconds)?
+                .map_or(defaults.waiting_ns, |seconds| (seconds * 1e9).round() as u64),
+            ..defaults
+        };
+        let in_flight = fields.read_if_given("in_flight", count)?.unwrap_or(1);
         let in_flight = usize::try_from(in_flight).unwrap_or(usize::MAX);
         refuse_eternity(&device, &arrivals)?;
         Ok(Scenario { files, arrivals, device, in_flight, settings })
@@ -151,26 +138,9 @@ impl Scenario {
     }
 }
 
-/// serde_json says where the text stops being JSON (at a NaN, say), but not in which field that is.
-fn not_json(text: &str, error: &serde_json::Error) -> String {
-    let lines_before: usize =
-        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    let read = text.get(..lines_before + error.column()).unwrap_or(text);
-    let last =
-        FIELDS.iter().filter_map(|field| read.rfind(&format!("\"{field}\"")).map(|at| (at, field))).max();
-    last.map_or(format!("not JSON: {error}"), |(_, field)| format!("{field}: not JSON: {error}"))
-}
-
 /// The requests in order of arrival, and the names of their files in order of first mention.
-fn arrivals(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<Arrival>), String> {
-    let rows = fields.get("requests").ok_or("requests: missing")?;
-    let rows = rows.as_array().ok_or("requests: must be a list")?;
-    if rows.is_empty() {
-        return Err("requests: there is none".into());
-    }
-    if rows.len() > MAX_REQUESTS {
-        return Err(format!("requests: {}; at most {MAX_REQUESTS} are accepted", rows.len()));
-    }
+fn arrivals(fields: &Fields) -> Result<(Vec<String>, Vec<Arrival>), String> {
+    let rows = fields.read("requests", list)?;
     let (mut files, mut numbers) = (Vec::new(), HashMap::new());
     let mut arrivals = Vec::with_capacity(rows.len());
     for (index, row) in rows.iter().enumerate() {
@@ -184,7 +154,8 @@ fn arrivals(fields: &Map<String, Value>) -> Result<(Vec<String>, Vec<Arrival>), 
         if offset.checked_add(bytes).is_none() {
             return Err(format!("{}: offset and bytes together exceed 64 bits", row.name(3, "bytes")));
         }
-        let request = Request { file, operation: row.operation()?, offset, bytes };
+        let operation = word(&row.fields[1], &row.name(1, "operation"), &OPERATIONS)?;
+        let request = Request { file, operation, offset, bytes };
         arrivals.push(Arrival { index, time: row.arrival()?, request });
     }
     arrivals.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.index.cmp(&b.index)));
@@ -201,8 +172,10 @@ impl<'a> Row<'a> {
     fn new(index: usize, row: &'a Value) -> Result<Self, String> {
         match row.as_array() {
             Some(fields) if fields.len() == 4 || fields.len() == 5 => Ok(Row { index, fields }),
-            _ => Err(format!(
-                "requests[{index}]: must be [file, operation, offset, bytes] or have an arrival too"
+            _ => Err(expected(
+                &format!("requests[{index}]"),
+                r#"[file, operation, offset, bytes], such as ["A", "read", 0, 8192], or have a time of arrival too"#,
+                row,
             )),
         }
     }
@@ -212,26 +185,15 @@ impl<'a> Row<'a> {
     }
 
     fn file(&self) -> Result<&'a str, String> {
-        self.fields[0].as_str().ok_or_else(|| format!("{}: must be a text", self.name(0, "file")))
-    }
-
-    fn operation(&self) -> Result<Operation, String> {
-        match self.fields[1].as_str() {
-            Some("read") => Ok(Operation::Read),
-            Some("write") => Ok(Operation::Write),
-            _ => Err(format!("{}: must be \"read\" or \"write\"", self.name(1, "operation"))),
-        }
+        text(&self.fields[0], &self.name(0, "file"))
     }
 
     fn whole(&self, place: usize, meaning: &str, least: u64) -> Result<u64, String> {
-        whole(self.fields.get(place), &self.name(place, meaning), least)
+        whole(&self.fields[place], &self.name(place, meaning), least)
     }
 
     fn arrival(&self) -> Result<f64, String> {
-        match self.fields.get(4) {
-            None => Ok(0.0),
-            arrival => seconds(arrival, &self.name(4, "arrival")),
-        }
+        self.fields.get(4).map_or(Ok(0.0), |arrival| seconds(arrival, &self.name(4, "arrival")))
     }
 }
 
@@ -248,34 +210,12 @@ fn refuse_eternity(device: &Device, arrivals: &[Arrival]) -> Result<(), String> 
 }
 
 /// One ratio for both operations, or one each.
-fn ratios(fields: &Map<String, Value>) -> Result<(f64, f64), String> {
-    match fields.get("seq_to_random") {
-        Some(Value::Object(each)) => {
-            if let Some(stranger) = each.keys().find(|name| !["read", "write"].contains(&name.as_str())) {
-                return Err(format!("seq_to_random.{stranger}: no such field; there are read, write"));
-            }
-            let ratio = |name: &str| positive(each.get(name), &format!("seq_to_random.{name}"));
-            Ok((ratio("read")?, ratio("write")?))
-        }
-        both => positive(both, "seq_to_random").map(|ratio| (ratio, ratio)),
+fn ratios(value: &Value, path: &str) -> Result<(f64, f64), String> {
+    if !value.is_object() {
+        return positive(value, path).map(|ratio| (ratio, ratio));
     }
-}
-
-fn positive(value: Option<&Value>, name: &str) -> Result<f64, String> {
-    let number = value.ok_or_else(|| format!("{name}: missing"))?.as_f64();
-    number.filter(|&number| number > 0.0).ok_or_else(|| format!("{name}: must be a number above 0"))
-}
-
-fn seconds(value: Option<&Value>, name: &str) -> Result<f64, String> {
-    let number = value.ok_or_else(|| format!("{name}: missing"))?.as_f64();
-    number
-        .filter(|number| (0.0..=MAX_SECONDS).contains(number))
-        .ok_or_else(|| format!("{name}: must be a number of seconds, 0 to {MAX_SECONDS:e}"))
-}
-
-fn whole(value: Option<&Value>, name: &str, least: u64) -> Result<u64, String> {
-    let number = value.and_then(Value::as_u64).filter(|&number| number >= least);
-    number.ok_or_else(|| format!("{name}: must be a whole number, {least} or more"))
+    let each = Fields::of(value, path, &["read", "write"])?;
+    Ok((each.read("read", positive)?, each.read("write", positive)?))
 }
 
 fn to_json(scenario: &Scenario, served: &[Served]) -> Value {

@@ -1,6 +1,7 @@
 //! `weir simulate resources`: how many I/O resources each algorithm gives each application, which, and
 //! what comes of it. The format is in `docs/scenarios/resources.schema.json`.
 
+use super::fields::{self, Fields, list, number_in, whole};
 use super::{Answer, Request};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -108,8 +109,8 @@ fn to_text(scheduled: &[Scheduled]) -> String {
             s.name,
             o.mean_slowdown(),
             o.mean(|a| a.slowdown_io),
-            o.mean(|a| a.slowdown_congestion()),
-            o.machine_idletime,
+            shown(o.mean(|a| a.slowdown_congestion())),
+            shown(o.machine_idletime),
             s.io_load,
             o.io_spread(),
         );
@@ -119,6 +120,11 @@ fn to_text(scheduled: &[Scheduled]) -> String {
         let _ = writeln!(text, "{:<12} {}", s.name, placement_text(&s.placement));
     }
     text
+}
+
+/// A difference of equals may come out a hair below zero; nobody wants to read "-0.000".
+fn shown(value: f64) -> f64 {
+    if value.abs() < 0.0005 { 0.0 } else { value }
 }
 
 /// `0-3 4,6 1`: the resources of each application, ranges where they are next to each other.
@@ -136,104 +142,44 @@ fn ranges(resources: &[usize]) -> String {
 }
 
 fn read(text: &str) -> Result<Scenario, String> {
-    let value: Value = serde_json::from_str(text).map_err(|e| not_json(text, &e))?;
-    let top = Fields::of(&value, "scenario", &["resources", "compute_nodes", "applications"])?;
+    let value = fields::parse(text, &[("applications", MAX_APPLICATIONS)])?;
+    let top = Fields::of_scenario(&value, &["resources", "compute_nodes", "applications"])?;
     let platform = Platform {
-        resources: usize::try_from(top.whole("resources")?).unwrap_or(usize::MAX),
-        compute_nodes: top.whole("compute_nodes")?,
+        resources: usize::try_from(top.read("resources", number)?).unwrap_or(usize::MAX),
+        compute_nodes: top.read("compute_nodes", number)?,
     };
-    let list = top.list("applications")?;
-    if list.len() > MAX_APPLICATIONS {
-        return Err(format!("applications: must hold from 1 to {MAX_APPLICATIONS} applications"));
-    }
-    let applications =
-        list.iter().enumerate().map(|(i, value)| application(value, i)).collect::<Result<Vec<_>, _>>()?;
+    let listed = top.read("applications", list)?.iter().enumerate();
+    let applications = listed.map(|(i, value)| application(value, i)).collect::<Result<Vec<_>, _>>()?;
     resources::check(&platform, &applications).map_err(|e| e.to_string())?;
     Ok(Scenario { platform, applications })
 }
 
 fn application(value: &Value, index: usize) -> Result<Application, String> {
     let path = format!("applications[{index}]");
-    let known = ["bandwidth", "volume", "cpu_time", "nodes", "phases"];
-    let fields = Fields::of(value, &path, &known)?;
-    let bandwidth = fields.list("bandwidth")?;
-    let number = |(i, b): (usize, &Value)| {
-        b.as_f64().ok_or_else(|| format!("{path}.bandwidth[{i}]: must be a number, not {b}"))
-    };
-    let phases = match fields.object.get("phases") {
+    let fields = Fields::of(value, &path, &["bandwidth", "volume", "cpu_time", "nodes", "phases"])?;
+    let bandwidth = fields.read("bandwidth", list)?.iter().enumerate();
+    let phases = match fields.read_if_given("phases", number)? {
         None => DEFAULT_PHASES,
-        Some(_) => u32::try_from(fields.whole("phases")?).map_err(|_| format!("{path}.phases: too many"))?,
+        Some(phases) => u32::try_from(phases).map_err(|_| format!("{path}.phases: too many"))?,
     };
     Ok(Application {
-        bandwidth: bandwidth.iter().enumerate().map(number).collect::<Result<_, _>>()?,
-        volume: fields.number("volume")?,
-        cpu_time_s: fields.number("cpu_time")?,
-        nodes: fields.whole("nodes")?,
+        bandwidth: bandwidth
+            .map(|(i, value)| quantity(value, &format!("{path}.bandwidth[{i}]")))
+            .collect::<Result<_, _>>()?,
+        volume: fields.read("volume", quantity)?,
+        cpu_time_s: fields.read("cpu_time", quantity)?,
+        nodes: fields.read("nodes", number)?,
         phases,
     })
 }
 
-/// The fields of a JSON object, with errors that say which one is wrong.
-struct Fields<'a> {
-    object: &'a Map<String, Value>,
-    prefix: String,
+/// What sense the numbers make together is for the engine to say.
+fn quantity(value: &Value, path: &str) -> Result<f64, String> {
+    number_in(value, path, f64::MIN..=f64::MAX)
 }
 
-impl<'a> Fields<'a> {
-    fn of(value: &'a Value, path: &str, known: &[&str]) -> Result<Self, String> {
-        let object =
-            value.as_object().ok_or_else(|| format!("{path}: must be an object, not {}", kind(value)))?;
-        let prefix = if path == "scenario" { String::new() } else { format!("{path}.") };
-        match object.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(format!("{prefix}{key}: no such field; there are {}", known.join(", "))),
-            None => Ok(Fields { object, prefix }),
-        }
-    }
-
-    fn get(&self, name: &str) -> Result<&'a Value, String> {
-        self.object.get(name).ok_or_else(|| format!("{}{name}: missing", self.prefix))
-    }
-
-    fn number(&self, name: &str) -> Result<f64, String> {
-        let value = self.get(name)?;
-        value.as_f64().ok_or_else(|| format!("{}{name}: must be a number, not {}", self.prefix, kind(value)))
-    }
-
-    fn whole(&self, name: &str) -> Result<u64, String> {
-        let value = self.get(name)?;
-        // 4.0 is as good as 4: many programs write JSON numbers that way.
-        let whole = value.as_f64().filter(|x| x.fract() == 0.0 && (0.0..=9e15).contains(x)).map(|x| x as u64);
-        value.as_u64().or(whole).ok_or_else(|| {
-            format!("{}{name}: must be a whole number, zero or above, not {}", self.prefix, kind(value))
-        })
-    }
-
-    fn list(&self, name: &str) -> Result<&'a Vec<Value>, String> {
-        let value = self.get(name)?;
-        value.as_array().ok_or_else(|| format!("{}{name}: must be a list, not {}", self.prefix, kind(value)))
-    }
-}
-
-/// A value as an error message shows it: short.
-fn kind(value: &Value) -> String {
-    match value {
-        Value::Object(_) => "an object".into(),
-        Value::Array(_) => "a list".into(),
-        Value::String(_) => "a string".into(),
-        other => other.to_string(),
-    }
-}
-
-/// What is wrong with the JSON itself, at which field: `NaN` and `1e999` are numbers to some programs.
-fn not_json(text: &str, error: &serde_json::Error) -> String {
-    let lines = text.split_inclusive('\n').take(error.line()).collect::<Vec<_>>();
-    let (last, before) = lines.split_last().unwrap_or((&"", &[]));
-    let end: usize = before.iter().map(|line| line.len()).sum::<usize>() + error.column().min(last.len());
-    let near = text.as_bytes()[..end].split(|&b| b == b'"').rev().nth(1);
-    match near.map(String::from_utf8_lossy) {
-        Some(field) => format!("{field}: not JSON: {error}"),
-        None => format!("not JSON: {error}"),
-    }
+fn number(value: &Value, path: &str) -> Result<u64, String> {
+    whole(value, path, 0)
 }
 
 #[cfg(test)]
@@ -315,9 +261,19 @@ mod tests {
     #[test]
     fn what_is_no_json_is_told_by_the_field_before_it() {
         let not_a_number = SCENARIO.replacen("1000", "NaN", 1);
-        assert!(answer(&not_a_number, None).err().unwrap_or_default().starts_with("volume: not JSON"));
+        assert!(
+            answer(&not_a_number, None)
+                .err()
+                .unwrap_or_default()
+                .starts_with("applications[0].volume: not JSON")
+        );
         let too_large = SCENARIO.replacen("\"cpu_time\": 50", "\"cpu_time\": 1e999", 1);
-        assert!(answer(&too_large, None).err().unwrap_or_default().starts_with("cpu_time: not JSON"));
+        assert!(
+            answer(&too_large, None)
+                .err()
+                .unwrap_or_default()
+                .starts_with("applications[0].cpu_time: not JSON")
+        );
         assert!(answer("", None).err().unwrap_or_default().starts_with("not JSON"));
         assert!(answer("\u{e9}", None).err().unwrap_or_default().starts_with("not JSON"));
     }

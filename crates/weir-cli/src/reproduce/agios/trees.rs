@@ -92,7 +92,7 @@ fn t2_itself() -> Table {
 
 fn claim(study: &mut Study, text: String, paper: String, ours: String) {
     let holds = paper == ours;
-    study.claims.push(Claim { text, paper, ours, holds });
+    study.claims.push(Claim { text, paper, ours, holds: Some(holds) });
 }
 
 fn add_sizes(study: &mut Study, all: &[Measurement]) {
@@ -187,7 +187,7 @@ fn add_cross_validation(context: &Context, study: &mut Study, all: &[Measurement
             text: format!("Misclassification by {} in 10-fold cross-validation (section 4)", printed.name),
             paper,
             ours: format!("{mean:.2} % on average, {least} to {most} in {shuffles} shuffles"),
-            holds: (wrong[0]..=wrong[shuffles - 1]).contains(&paper_wrong),
+            holds: Some((wrong[0]..=wrong[shuffles - 1]).contains(&paper_wrong)),
         });
     }
     study.tables.push(Table {

@@ -182,7 +182,7 @@ fn claims(results: &[(&Experiment, &[Summary])]) -> Vec<Claim> {
         text: text.into(),
         paper: paper.into(),
         ours,
-        holds,
+        holds: Some(holds),
     };
     vec![
         claim(

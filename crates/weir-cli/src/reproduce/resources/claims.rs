@@ -33,7 +33,7 @@ pub(super) fn claims(nodes: &Campaign, targets: &Campaign) -> Vec<Claim> {
 }
 
 fn claim(text: &str, paper: &str, ours: String, holds: bool) -> Claim {
-    Claim { text: text.to_owned(), paper: paper.to_owned(), ours, holds }
+    Claim { text: text.to_owned(), paper: paper.to_owned(), ours, holds: Some(holds) }
 }
 
 fn gnc(allocator: Allocator) -> Run {
