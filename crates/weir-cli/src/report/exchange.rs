@@ -101,3 +101,74 @@ fn givers(aggregators: &BTreeMap<u64, AggregatorShare>) -> Option<String> {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     (!named.is_empty()).then(|| format!("could wait, a call: {}{more}", named.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_profile::profile::FileExchange;
+
+    fn aggregator(rank: u64, inter_bytes: u64, delay_s: f64) -> AggregatorShare {
+        AggregatorShare {
+            rank,
+            host: "node".into(),
+            calls: 10,
+            own_bytes: 1 << 20,
+            intra_bytes: 1 << 20,
+            inter_bytes,
+            file_s: 0.1,
+            gate_s: 0.0,
+            late_s: 0.0,
+            shuffle_s: if inter_bytes > 0 { 0.12 } else { 0.02 },
+            predicted_s: Some(if inter_bytes > 0 { 0.11 } else { 0.01 }),
+            delay_s: Some(delay_s),
+            rad: None,
+        }
+    }
+
+    fn exchange() -> Exchange {
+        let aggregators = vec![aggregator(0, 2 << 20, 0.0), aggregator(2, 0, 0.1)];
+        let file = FileExchange { file: "a".into(), calls: 10, bytes: 6 << 20, naggregators: 2, aggregators };
+        let network = Network {
+            intra_bytes_per_s: Some((1u64 << 30) as f64),
+            inter_bytes_per_s: Some((100u64 << 20) as f64),
+            latency_s: None,
+            points: 20,
+            median_error: 0.05,
+        };
+        Exchange {
+            calls: 10,
+            bytes: 6 << 20,
+            network: Some(network),
+            files: vec![file],
+            ..Exchange::default()
+        }
+    }
+
+    #[test]
+    fn three_lines_say_what_was_exchanged() {
+        let lines = lines(&exchange());
+        assert_eq!(
+            lines,
+            [
+                "6.00 MiB in 10 calls listed: 33 % kept by the rank that moved it, 33 % within nodes, 33 % between nodes",
+                "12.0 ms a call at rank 0, the slowest; predicted 11.0 ms (1.00 GiB/s within nodes, 100 MiB/s between nodes, typically 5 % off)",
+                "could wait, a call: rank 2 10.0 ms",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        assert!(lines(&Exchange::default()).is_empty());
+        let mut unfitted = exchange();
+        unfitted.network = None;
+        unfitted.estimated_bytes = 3 << 20;
+        for row in &mut unfitted.files[0].aggregators {
+            (row.predicted_s, row.delay_s) = (None, None);
+        }
+        let lines = lines(&unfitted);
+        assert!(lines[0].ends_with("; 50 % of it estimated"), "{lines:?}");
+        assert!(lines[1].ends_with("; too few messages for a prediction"), "{lines:?}");
+        assert_eq!(lines.len(), 2);
+    }
+}
