@@ -5,7 +5,7 @@
 #![allow(unreachable_pub)]
 
 use crate::lifecycle::armed;
-use crate::measure::activity;
+use crate::measure::activity::{self, Mark};
 use crate::measure::lane::{Own, Shared};
 use crate::shim::caller::Thread;
 use crate::shim::shield::shield;
@@ -26,10 +26,10 @@ pub extern "C" fn weir_active() -> c_int {
 }
 
 /// Says that an I/O phase begins. All I/O of this process up to weir_phase_end() belongs to it,
-/// whatever pauses there are. `name` may be NULL. Returns 0, or -1 when nothing is being measured.
+/// whatever pauses there are. `name` stands in the profile, the last 48 bytes of it and up to 31 different
+/// ones; it may be NULL. Returns 0, or -1 when nothing is being measured.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
-    let _ = name;
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     if !armed() {
         return -1;
@@ -38,11 +38,14 @@ pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
         if !measure::ensure() {
             return -1;
         }
-        let number = NUMBER.fetch_add(1, Relaxed) + 1;
+        // SAFETY: a C string by this function's contract.
+        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy());
+        let name = name.filter(|name| !name.trim().is_empty()).map_or(0, |name| activity::name_place(&name));
+        let mark = Mark { number: NUMBER.fetch_add(1, Relaxed) + 1, name };
         if Thread::current().owns_lane() {
-            activity::begin_marked::<Own>(number);
+            activity::begin_marked::<Own>(mark);
         } else {
-            activity::begin_marked::<Shared>(number);
+            activity::begin_marked::<Shared>(mark);
         }
         gate::phase_begins();
         0

@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #ifdef USE_WEIR
+#ifndef LINK_WEIR
 #define WEIR_INLINE /* runs without Weir too */
+#endif
 #include "weir.h"
 #else
 #define weir_set_application(name) ((void)0)

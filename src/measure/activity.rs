@@ -8,6 +8,7 @@ use super::record;
 use crate::clock::{self, Moment};
 use crate::lifecycle;
 use crate::shim::caller;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::layout::*;
 use weir_profile::tally;
@@ -66,7 +67,7 @@ fn own_changes(write: bool, start: u64, end: u64, bytes: u64) {
     let bursts = &lane.bursts;
     tally::flush_pending(lane);
     if start > bursts.deadline_ticks.load(Relaxed) {
-        open(lane, start, 0);
+        open(lane, start, Mark::NONE);
     }
     bursts.deadline_ticks.store(end.saturating_add(bursts.active_gap_ticks.load(Relaxed)), Relaxed);
     add_to_burst(current(bursts), write, bytes);
@@ -89,7 +90,7 @@ pub(super) fn shared(write: bool, start: u64, end: u64, bytes: u64) {
     if is_over() {
         let _guard = Shared::state().lock.lock().unwrap_or_else(|e| e.into_inner());
         if is_over() {
-            open(lane, start, 0);
+            open(lane, start, Mark::NONE);
         }
     }
     let burst = current(bursts);
@@ -124,8 +125,21 @@ fn add_to_burst(burst: &Burst, write: bool, bytes: u64) {
     if write { &burst.bytes_written } else { &burst.bytes_read }.fetch_add(bytes, Relaxed);
 }
 
-/// Opens the next burst, `marked` when the program said so; makes room if there is none.
-fn open(lane: &Lane, start: u64, marked: u64) {
+/// What the program said of a phase that it marks.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    /// The how-manieth phase it is, from 1; 0 for a burst that nobody marked.
+    pub(crate) number: u64,
+    /// See [`name_place`].
+    pub(crate) name: u64,
+}
+
+impl Mark {
+    const NONE: Mark = Mark { number: 0, name: 0 };
+}
+
+/// Opens the next burst; makes room if there is none.
+fn open(lane: &Lane, start: u64, mark: Mark) {
     let bursts = &lane.bursts;
     if bursts.count.load(Relaxed) as usize >= BURSTS {
         join(bursts);
@@ -135,7 +149,8 @@ fn open(lane: &Lane, start: u64, marked: u64) {
     let burst = &bursts.list[count.min(BURSTS - 1)];
     burst.start_ticks.store(start, Relaxed);
     burst.end_ticks.store(start, Relaxed);
-    burst.marked.store(marked, Relaxed);
+    burst.marked.store(mark.number, Relaxed);
+    burst.name.store(mark.name, Relaxed);
     bursts.count.store(count as u64 + 1, Relaxed);
     record::with_header(|header| Moment::now().store(&header.clock_last));
 }
@@ -207,13 +222,36 @@ fn widen(series: &Series) {
     series.shift.fetch_add(1, Relaxed);
 }
 
+/// Where the record keeps the name of a phase, counted from 1: the place it has, the first free one, or the
+/// last, which says that there were more names.
+pub(crate) fn name_place(name: &str) -> u64 {
+    static NAMING: Mutex<()> = Mutex::new(());
+    let _guard = NAMING.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(header) = record::header() else { return 0 };
+    let kept: Text<PHASE_NAME_WORDS> = Text([const { Cell::new(0) }; PHASE_NAME_WORDS]);
+    kept.set(name.trim());
+    let kept = kept.get();
+    let (last, places) = header.phase_names.split_last().expect("there are places");
+    for (place, known) in places.iter().enumerate() {
+        let known_name = known.get();
+        if known_name.is_empty() {
+            known.set(&kept);
+        }
+        if known_name.is_empty() || known_name == kept {
+            return place as u64 + 1;
+        }
+    }
+    last.set("other names");
+    PHASE_NAMES as u64
+}
+
 /// `weir_phase_begin`: what follows is one phase, whatever pauses it has.
-pub(crate) fn begin_marked<A: Access>(number: u64) {
+pub(crate) fn begin_marked<A: Access>(mark: Mark) {
     let lane = words::<A>();
     let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
     let now = clock::ticks();
     tally::flush_pending(lane);
-    open(lane, now, number);
+    open(lane, now, mark);
     lane.bursts.active_gap_ticks.store(NO_GAP_TICKS, Relaxed);
     set_deadline::<A>(lane, now + NO_GAP_TICKS);
 }

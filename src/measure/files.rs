@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::layout::*;
 
-/// Descriptors from this one on are not followed.
+/// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
 
 /// What is known of a descriptor: where the owner's counters are, per module that uses it. Null when
@@ -168,11 +168,15 @@ fn is_regular(fd: c_int) -> bool {
 
 /// From now on the descriptor is that file; `None` for one that is not measured.
 pub(crate) fn note_fd(module: Module, fd: c_int, block: Option<&'static Block>) {
-    if let Some(entry) = FDS.get(fd as u32 as usize) {
-        HIGHEST.fetch_max(fd as usize + 1, Relaxed);
-        let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
-        place.store(block.map_or(ignored(), |b| std::ptr::from_ref(b).cast_mut()), Relaxed);
-    }
+    let Some(entry) = FDS.get(fd as u32 as usize) else {
+        if block.is_some() {
+            record::with_header(|h| _ = h.dropped.handles.fetch_add(1, Relaxed));
+        }
+        return;
+    };
+    HIGHEST.fetch_max(fd as usize + 1, Relaxed);
+    let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
+    place.store(block.map_or(ignored(), |b| std::ptr::from_ref(b).cast_mut()), Relaxed);
 }
 
 /// The descriptor is closed: the next file with this number is another one.

@@ -1,5 +1,6 @@
 //! The MPIs of the matrix, as `scripts/mpi.sh` describes them, and building programs with them.
 
+use crate::run::library;
 use crate::{Stop, Verdict};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -113,6 +114,9 @@ impl Mpi {
             command.arg("-J").arg(modules);
         }
         command.args(program.flags).arg(source).arg("-o").arg(executable).args(["-ldl", "-lm"]);
+        if let Some(folder) = library().parent() {
+            command.env("LIBRARY_PATH", folder); // for -lweir
+        }
         let output = command.current_dir(root()).output()?;
         if output.status.success() {
             return Ok(());

@@ -76,7 +76,8 @@ pub struct Dropped {
     pub collectives: Cell,
     /// Nonblocking operations that could not be followed to their end: counted when issued.
     pub requests: Cell,
-    /// Calls on file handles that could not be followed: counted in file 0.
+    /// Calls on file handles that could not be followed: counted in file 0. And files opened on descriptors
+    /// that are too high to be followed: what is done with those is not counted.
     pub handles: Cell,
 }
 
@@ -146,8 +147,14 @@ pub struct Header {
     pub policy: Text<4>,
     /// Why there was no coordination.
     pub gate_note: Text<32>,
-    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 2 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32],
+    /// Names that `weir_phase_begin` was given, each once; the last place is for all that find none.
+    pub phase_names: [Text<PHASE_NAME_WORDS>; PHASE_NAMES],
+    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 2 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32 - 192],
 }
+
+pub const PHASE_NAMES: usize = 32;
+pub const PHASE_NAME_WORDS: usize = 6;
+
 const HEADER_WORDS: usize = 512;
 
 /// Which histogram: module and direction.
@@ -185,7 +192,8 @@ pub struct Burst {
     pub calls: Cell,
     /// Number of the `weir_phase_begin` that made it, 0 for a burst that was found.
     pub marked: Cell,
-    pub reserved: Cell,
+    /// Its name's place in `Header::phase_names`, counted from 1; 0 for none.
+    pub name: Cell,
 }
 
 /// In the owner's lane the last burst of the list ends at `deadline_ticks - active_gap_ticks`.
@@ -388,6 +396,7 @@ impl Burst {
             (&self.start_ticks, &other.start_ticks),
             (&self.end_ticks, &other.end_ticks),
             (&self.marked, &other.marked),
+            (&self.name, &other.name),
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }

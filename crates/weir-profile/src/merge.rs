@@ -84,6 +84,8 @@ pub(crate) struct Merger {
     bursts: Vec<Span>,
     burst_gap_ns: u64,
     marked: BTreeMap<u64, Span>,
+    /// Of those marked phases that have one.
+    names: BTreeMap<u64, String>,
     ranks: Vec<RankSoFar>,
     dropped: Dropped,
     coordination: Coordination,
@@ -105,6 +107,7 @@ impl Merger {
             bursts: Vec::new(),
             burst_gap_ns: 0,
             marked: BTreeMap::new(),
+            names: BTreeMap::new(),
             ranks: Vec::new(),
             dropped: Dropped::default(),
             coordination: Coordination::default(),
@@ -205,8 +208,10 @@ impl Merger {
             for burst in record.bursts(lane) {
                 if burst.marked == 0 {
                     of_lane.push(burst.span);
-                } else {
-                    self.add_marked(burst.marked, burst.span);
+                } else if self.add_marked(burst.marked, burst.span)
+                    && let Some(name) = record.phase_name(burst.name)
+                {
+                    self.names.entry(burst.marked).or_insert(name);
                 }
             }
             of_lane.sort_by_key(|span| span.start_ns);
@@ -216,16 +221,17 @@ impl Merger {
         self.dropped.bursts = self.dropped.bursts.saturating_add(phases::thin(&mut self.bursts, KEPT_BURSTS));
     }
 
-    /// Ranks mark the same phase with the same number.
-    fn add_marked(&mut self, number: u64, span: Span) {
+    /// Ranks mark the same phase with the same number. Whether there was room for it.
+    fn add_marked(&mut self, number: u64, span: Span) -> bool {
         if self.marked.len() >= KEPT_BURSTS && !self.marked.contains_key(&number) {
             self.dropped.phases += 1;
-            return;
+            return false;
         }
         let phase =
             self.marked.entry(number).or_insert(Span { bytes_read: 0, bytes_written: 0, calls: 0, ..span });
         phase.cover(&span);
         phase.wait_ns = phase.wait_ns.max(span.wait_ns);
+        true
     }
 
     pub(crate) fn finish(mut self) -> Profile {
@@ -276,8 +282,9 @@ impl Merger {
 
     fn phases(&mut self) -> Phases {
         let run_ns = self.frame.end_ns - self.frame.start_ns;
+        let mut names = Vec::new();
         let (list, gap_ns, gap_source, outside) = if !self.marked.is_empty() {
-            let (list, outside) = self.marked_phases();
+            let (list, outside) = self.marked_phases(&mut names);
             (list, None, "marked", outside)
         } else if self.frame.phase_gap_ns != 0 {
             let gap_ns = self.frame.phase_gap_ns;
@@ -288,7 +295,8 @@ impl Merger {
         };
         self.dropped.phases += list.len().saturating_sub(LISTED_PHASES) as u64;
         let since = |moment_ns: u64| seconds(moment_ns.saturating_sub(self.frame.start_ns));
-        let phase = |span: &Span| Phase {
+        let phase = |(index, span): (usize, &Span)| Phase {
+            name: names.get(index).cloned().flatten(),
             start_s: since(span.start_ns),
             end_s: since(span.end_ns),
             bytes_read: span.bytes_read,
@@ -302,15 +310,18 @@ impl Merger {
             io_ratio: phases::io_ratio(&list, run_ns),
             gap_s: gap_ns.map(seconds),
             gap_source: gap_source.into(),
-            list: list.iter().take(LISTED_PHASES).map(phase).collect(),
+            list: list.iter().enumerate().take(LISTED_PHASES).map(phase).collect(),
             outside,
         }
     }
 
-    /// Marked phases are exact. I/O of ranks that did not mark belongs to the phase it overlaps.
-    fn marked_phases(&self) -> (Vec<Span>, Outside) {
-        let mut list: Vec<Span> = self.marked.values().copied().collect();
-        list.sort_by_key(|span| span.start_ns);
+    /// Marked phases, and their names in the same order, are exact. I/O of ranks that did not mark belongs to
+    /// the phase it overlaps.
+    fn marked_phases(&self, names: &mut Vec<Option<String>>) -> (Vec<Span>, Outside) {
+        let mut marked: Vec<(&u64, &Span)> = self.marked.iter().collect();
+        marked.sort_by_key(|(_, span)| span.start_ns);
+        names.extend(marked.iter().map(|(number, _)| self.names.get(number).cloned()));
+        let mut list: Vec<Span> = marked.into_iter().map(|(_, span)| *span).collect();
         let mut outside = Outside::default();
         for burst in &self.bursts {
             let overlaps =

@@ -75,6 +75,9 @@ pub struct Phases {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Phase {
+    /// What the program called it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub start_s: f64,
     pub end_s: f64,
     pub bytes_read: u64,

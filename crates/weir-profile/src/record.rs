@@ -279,6 +279,8 @@ pub struct Burst {
     pub span: Span,
     /// Number of the marked phase it belongs to, 0 for none.
     pub marked: u64,
+    /// Place of that phase's name, for [`Record::phase_name`].
+    pub name: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -444,8 +446,15 @@ impl Record {
                 wait_ns: clock.duration_ns(load(&burst.wait_ticks)).min(end_ns - start_ns),
                 calls: load(&burst.calls),
             };
-            Burst { span, marked: load(&burst.marked) }
+            Burst { span, marked: load(&burst.marked), name: load(&burst.name) }
         })
+    }
+
+    /// The name at a place, which a burst has; `None` when the program gave none.
+    pub fn phase_name(&self, place: u64) -> Option<String> {
+        let header = self.words.at::<Header>(0)?;
+        let name = header.phase_names.get(usize::try_from(place).ok()?.checked_sub(1)?)?.get();
+        (!name.is_empty()).then_some(name)
     }
 
     pub fn slowest(&self, lane: usize) -> impl Iterator<Item = Slow> + '_ {

@@ -381,6 +381,9 @@ fn marked_phases_are_exact() {
         // Found bursts: one inside the first mark (by the other thread), one outside of all.
         record.burst(1, 1.2, 1.3, 7, 0.0, 0).burst(0, 5.0, 5.1, 100, 0.0, 0);
         record.burst(0, 1.0 + rank as f64 / 10.0, 2.0, 10, 0.25, 1).burst(0, 3.0, 4.0, 20, 0.5, 2);
+        if rank == 1 {
+            record.named(0, "checkpoint");
+        }
         record.write(&scratch.job());
     }
     let profile = finish(&scratch).unwrap();
@@ -390,6 +393,8 @@ fn marked_phases_are_exact() {
     assert_eq!((phases.list[0].start_s, phases.list[0].end_s), (1.0, 2.0));
     assert_eq!((phases.list[0].bytes_written, phases.list[1].bytes_written), (34, 40));
     assert_eq!(phases.outside.bytes_written, 200);
+    assert_eq!(phases.list[1].name.as_deref(), Some("checkpoint"), "whichever rank says it");
+    assert_eq!(phases.list[0].name, None);
     assert_eq!(phases.list[0].wait_s, 0.25, "ranks held back together cost the job that time once");
     assert_eq!(phases.characteristic_time_s, Some(1.75), "time held back is not the program's own");
     assert!((phases.io_ratio - 1.25 / 9.25).abs() < 1e-9);

@@ -4,6 +4,7 @@ use super::{Place, SYSTEM, Scenario, scenario};
 use crate::mpi::{Language, Mpi, Program, c, root};
 use crate::run::{Job, Ran, library};
 use crate::{Stop, Verdict, ensure, profile};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ const OPTIONS: [&str; 4] = ["-n", "96", "-i", "10"];
 
 const C: Program = c("heat", "examples/c/heat.c", &["-O2"]);
 const MARKED: Program = c("heat_marked", "examples/c/heat.c", &["-O2", "-DUSE_WEIR", "-Iinclude"]);
+const LINKED: Program = c("heat_linked", "examples/c/heat.c", LINK_C);
+const LINK_C: &[&str] = &["-O2", "-DUSE_WEIR", "-DLINK_WEIR", "-Iinclude", "-Wl,--no-as-needed", "-lweir"];
 const FORTRAN: Program = Program {
     name: "heat_fortran",
     source: "examples/fortran/heat.F90",
@@ -30,10 +33,19 @@ const FORTRAN_MARKED: Program = Program {
     flags: &["-O2", "-DUSE_WEIR", "include/weir.f90"],
 };
 
+const FORTRAN_LINKED: Program = Program {
+    name: "heat_fortran_linked",
+    source: "examples/fortran/heat.F90",
+    language: Language::Fortran,
+    flags: &["-O2", "-DUSE_WEIR", "include/weir.f90", "-Wl,--no-as-needed", "-lweir"],
+};
+
 pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("heat_c", |place: &Place| heat(place, vec![place.mpi.build(&C)?.into()])),
         scenario("heat_c_marked", |place: &Place| marked(place, &MARKED)),
+        scenario("heat_c_linked", |place: &Place| linked(place, &LINKED)).only(SYSTEM),
+        scenario("heat_fortran_linked", |place: &Place| linked(place, &FORTRAN_LINKED)).only(SYSTEM),
         scenario("heat_fortran", |place: &Place| heat(place, vec![place.mpi.build(&FORTRAN)?.into()])),
         scenario("heat_fortran_marked", |place: &Place| marked(place, &FORTRAN_MARKED)),
         scenario("heat_python", |place: &Place| {
@@ -91,7 +103,12 @@ fn heat(place: &Place, program: Vec<OsString>) -> Verdict {
     }
     let ran = whole.compare()?;
     checkpoint_is_right(&ran)?;
-    let profile = profile::only(&ran, RANKS as usize)?;
+    did_all(&profile::only(&ran, RANKS as usize)?)?;
+    restart(place, &program)
+}
+
+/// The profile counts what `STEPS` steps do.
+fn did_all(profile: &Value) -> Verdict {
     let did = |counter: &str, n: u64| (counter.to_string(), n);
     let field_bytes = (CELLS * CELLS * size_of::<f64>()) as u64;
     let tally = [
@@ -101,8 +118,7 @@ fn heat(place: &Place, program: Vec<OsString>) -> Verdict {
         did("MPIIO_BYTES_WRITTEN", CHECKPOINTS * (32 + field_bytes)),
         did("MPIIO_BYTES_READ", 0),
     ];
-    profile::agrees(&tally.into(), &[&profile])?;
-    restart(place, &program)
+    profile::agrees(&tally.into(), &[profile])
 }
 
 /// Half the steps, then the rest from the checkpoint; both under Weir.
@@ -127,12 +143,32 @@ fn restart(place: &Place, program: &[OsString]) -> Verdict {
 fn marked(place: &Place, program: &Program) -> Verdict {
     let executable = place.mpi.build(program)?;
     let ran = job(place, &[executable.into()], STEPS).compare()?;
-    checkpoint_is_right(&ran)?;
-    let profile = profile::only(&ran, RANKS as usize)?;
+    phases_are_marked(&ran)
+}
+
+/// A program that was linked with `-lweir` is measured without a preload.
+fn linked(place: &Place, program: &Program) -> Verdict {
+    let executable = place.mpi.build(program)?;
+    let mut folders = library().parent().map(Path::to_path_buf).unwrap_or_default().into_os_string();
+    if let Some(others) = place.mpi.get("LD_LIBRARY_PATH") {
+        folders.push(format!(":{others}"));
+    }
+    let job = job(place, &[executable.into()], STEPS).variable("LD_LIBRARY_PATH", folders);
+    let ran = job.run("linked")?;
+    ensure(ran.code == 0, || format!("{}\n{}", ran.code, ran.stderr))?;
+    phases_are_marked(&ran)
+}
+
+fn phases_are_marked(ran: &Ran) -> Verdict {
+    checkpoint_is_right(ran)?;
+    let profile = profile::only(ran, RANKS as usize)?;
+    did_all(&profile)?;
     let phases = &profile["phases"];
     ensure(phases["count"] == CHECKPOINTS && phases["gap_source"] == "marked", || {
         format!("phases: {phases}")
     })?;
+    let named = phases["list"].as_array().is_some_and(|list| list.iter().all(|p| p["name"] == "checkpoint"));
+    ensure(named, || format!("names: {phases}"))?;
     ensure(profile["job"]["application"] == "heat", || {
         format!("application: {}", profile["job"]["application"])
     })

@@ -6,7 +6,7 @@ use super::text::{bytes, counted, percent, ranks, seconds, sparkline, tail};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_profile::describe_end;
-use weir_profile::profile::{Coordination, Fate, Profile};
+use weir_profile::profile::{Coordination, Fate, Phase, Profile};
 
 /// How the text is dressed: plain, or with bold labels on a terminal.
 #[derive(Clone, Copy)]
@@ -99,7 +99,7 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
     };
     let gap = match (phases.gap_s, phases.gap_source.as_str()) {
         (Some(gap_s), source) if phases.count > 1 => format!(" (gap {source}: {})", seconds(gap_s)),
-        (None, "marked") => " (marked)".into(),
+        (None, "marked") => format!(" (marked{})", phase_names(&phases.list)),
         _ => String::new(),
     };
     let text = format!(
@@ -115,6 +115,17 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
         let peak = bytes(*highest as f64 / series.bin_s);
         dress.line(out, "Over time", &format!("▕{}▏ peak {peak}/s", sparkline(&moved, 64)));
     }
+}
+
+/// What the program called its phases, and how often.
+fn phase_names(phases: &[Phase]) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for name in phases.iter().filter_map(|phase| phase.name.as_deref()) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let shown: Vec<String> = counts.iter().take(4).map(|(name, count)| format!("{count}× {name}")).collect();
+    let more = if counts.len() > shown.len() { ", …" } else { "" };
+    if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join(", ")) }
 }
 
 /// How the job got on with others, if it was to take turns with them.

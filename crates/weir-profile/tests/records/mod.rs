@@ -141,6 +141,15 @@ impl Builder {
             .set(at + offset_of!(Burst, marked), marked)
     }
 
+    /// A name for the burst that was made last.
+    pub fn named(&mut self, lane: usize, name: &str) -> &mut Self {
+        let names = offset_of!(Header, phase_names);
+        self.text(names, PHASE_NAME_WORDS, name);
+        let last = self.get(lane_at(lane) + offset_of!(Lane, bursts.count)) as usize - 1;
+        let at = lane_at(lane) + offset_of!(Lane, bursts.list) + last * size_of::<Burst>();
+        self.set(at + offset_of!(Burst, name), 1)
+    }
+
     /// Calls alike that the process has not yet moved into the counters of its last block.
     pub fn run(&mut self, kind: usize, bytes: u64, calls: u64) -> &mut Self {
         let block = self.get(offset_of!(Header, blocks)) - 1;
