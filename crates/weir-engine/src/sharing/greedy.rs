@@ -86,6 +86,11 @@ impl Greedy {
         matches!(self.claim(job, desk).standing, Standing::Served(_))
     }
 
+    /// The job, if it is the only one served.
+    pub(super) fn only_served(&self, desk: &Desk) -> Option<JobId> {
+        self.lowest.filter(|&job| self.claim(job, desk).cap == self.served_caps)
+    }
+
     /// Another line for a job that is in here.
     pub(super) fn change(&mut self, job: JobId, line: Line, desk: &Desk) {
         match self.claim(job, desk).standing {

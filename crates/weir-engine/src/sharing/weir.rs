@@ -20,7 +20,7 @@
 //!   any, from how much others move for the time they compute.
 //! - Volumes vary: past its mean, a phase is not about to end. What is left is the mean residual of a
 //!   spread as wide as the job's own ([`residual`]).
-//! - What a job can use of the bandwidth is learnt from what it moves with a full grant, when not told.
+//! - What a job can use of the bandwidth is learnt from what it moves while nobody else is served, when not told.
 //! - Nobody starves: who waits has an `f` that grows without bound on its line while that of the
 //!   served stands still, so it becomes overdue, then first among those; a timer makes sure of a look
 //!   even if nothing else happens.
@@ -39,6 +39,8 @@ pub struct Weir {
     greedy: Greedy,
     ledger: Ledger,
     timer_ns: Option<u64>,
+    /// Who alone is served, and since when.
+    alone: Option<(JobId, u64)>,
 }
 
 /// A job is taken to have run this long without a stall before it joined: one that begins with I/O
@@ -58,6 +60,9 @@ const HIGHEST_WEIGHT: f64 = 1e6;
 
 /// A learnt cap is this much larger than what was seen, to notice when a job can use more.
 const CAP_ROOM: f64 = 1.05;
+
+/// What a job does in less time says nothing: storages take a burst much faster than what follows it.
+const ENOUGH_NS: f64 = 1e9;
 
 impl Policy for Weir {
     fn joined(&mut self, job: JobId, desk: &mut Desk) {
@@ -79,7 +84,8 @@ impl Policy for Weir {
     /// Places change at the events that follow, or here if it turns out that the job can use another
     /// part of the bandwidth than it was thought to.
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
-        self.ledger.learn_cap(job, desk);
+        let alone_since_ns = self.alone.filter(|&(alone, _)| alone == job).map(|(_, since_ns)| since_ns);
+        self.ledger.learn_cap(job, alone_since_ns, desk);
         self.ledger.weigh(job, desk);
         if !self.greedy.is_served(job, desk) {
             return;
@@ -115,6 +121,10 @@ impl Weir {
         }
         let ledger = &mut self.ledger;
         self.greedy.settle(desk, |job, served, desk| ledger.line(job, served, desk));
+        let alone = self.greedy.only_served(desk);
+        if alone != self.alone.map(|(job, _)| job) {
+            self.alone = alone.map(|job| (job, desk.now_ns));
+        }
         if self.timer_ns.is_none_or(|at_ns| at_ns <= desk.now_ns) {
             self.timer_ns = None;
             if self.greedy.somebody_waits(desk.now_ns) {
@@ -139,7 +149,7 @@ struct Ledger {
     phases: f64,
     volume_bytes: f64,
     compute_ns: f64,
-    /// The highest rate, in bytes per nanosecond, that a job with a full grant has kept up.
+    /// The highest rate, in bytes per nanosecond, that a job has kept up while nobody else was served.
     best_rate: f64,
 }
 
@@ -152,9 +162,9 @@ struct Standing {
     /// `left^-e` as of the latest news.
     weight: f64,
     overdue: bool,
-    /// With a full grant: how long, and how much was moved.
-    full_ns: f64,
-    full_bytes: f64,
+    /// While nobody else was served: how long, and how much was moved.
+    alone_ns: f64,
+    alone_bytes: f64,
     /// Up to when the bytes have been reported, and how many in this phase.
     reported_ns: u64,
     reported_bytes: u64,
@@ -280,21 +290,24 @@ impl Ledger {
         let standing = &self.standings[job.index()];
         match desk.job(job).told_cap() {
             Some(cap) => cap,
-            None if standing.full_ns == 0.0 => 1.0,
-            None => (CAP_ROOM * standing.full_bytes / standing.full_ns / self.best_rate).clamp(1e-6, 1.0),
+            None if standing.alone_ns < ENOUGH_NS => 1.0,
+            None => (CAP_ROOM * standing.alone_bytes / standing.alone_ns / self.best_rate).clamp(1e-6, 1.0),
         }
     }
 
-    /// Counts what was moved since the last report, if all that time the job had all it could use.
-    fn learn_cap(&mut self, job: JobId, desk: &Desk) {
+    /// Counts what was moved since the last report, if all that time nobody else was served: what a job moves
+    /// beside others says as much of them, and to let in more of them for it would go on without end.
+    fn learn_cap(&mut self, job: JobId, alone_since_ns: Option<u64>, desk: &Desk) {
         let entry = desk.job(job);
-        let full = entry.told_cap().is_none() && entry.share() >= 0.999 * self.cap(job, desk);
+        let alone = entry.told_cap().is_none().then_some(alone_since_ns).flatten();
         let standing = &mut self.standings[job.index()];
         let since_ns = standing.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
-        if full && entry.share_since_ns() <= since_ns && since_ns < desk.now_ns {
-            standing.full_ns += (desk.now_ns - since_ns) as f64;
-            standing.full_bytes += (entry.moved_bytes() - standing.reported_bytes) as f64;
-            self.best_rate = self.best_rate.max(standing.full_bytes / standing.full_ns);
+        if alone.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
+            standing.alone_ns += (desk.now_ns - since_ns) as f64;
+            standing.alone_bytes += (entry.moved_bytes() - standing.reported_bytes) as f64;
+            if standing.alone_ns >= ENOUGH_NS {
+                self.best_rate = self.best_rate.max(standing.alone_bytes / standing.alone_ns);
+            }
         }
         standing.reported_ns = desk.now_ns;
         standing.reported_bytes = entry.moved_bytes();
