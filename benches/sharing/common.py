@@ -17,6 +17,10 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "re
 TESTBED = ROOT / "tests/testbed/testbed.sh"
 NOT_POSSIBLE = 77
 FILE_BYTES = 16 << 20  # as in job.c
+STARTED = []
+
+# As an interrupt does: what was made is undone.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
 
 
 def die(message):
@@ -49,6 +53,7 @@ def storage(kind, options):
     try:
         yield up.stdout.split()
     finally:
+        end_jobs()
         subprocess.run([TESTBED, "down"], env=environment, check=True)
 
 
@@ -102,7 +107,18 @@ def start(mpi, ranks, settings, command):
     """Starts a job; the settings are for its ranks alone, not for the launcher."""
     words = [f"{name}={value}" for name, value in settings.items()]
     launcher = [*shlex.split(mpi["MPI_EXEC"]), "-n", str(ranks), "env", *words]
-    return subprocess.Popen([*launcher, *map(str, command)], env=mpi, stdout=subprocess.PIPE, text=True)
+    job = subprocess.Popen([*launcher, *map(str, command)], env=mpi, stdout=subprocess.PIPE, text=True)
+    STARTED.append(job)
+    return job
+
+
+def end_jobs():
+    """Whoever interrupts a benchmark wants its jobs to end too, and the storage is not undone beneath them."""
+    while STARTED:
+        job = STARTED.pop()
+        if job.poll() is None:
+            job.terminate()
+            job.wait()
 
 
 def make_file(path, size=FILE_BYTES):

@@ -23,7 +23,7 @@ from common import workplace
 
 MIB = 1 << 20
 RANKS = 2
-LAUNCH_SECONDS = 4  # nine jobs on two cores need about two
+LAUNCH_SECONDS = 6  # nine jobs on two idle cores need about two
 Class = namedtuple("Class", "name count w_iter_s request_bytes")
 Job = namedtuple("Job", "name file first_s compute_s volume_bytes request_bytes")
 # What a job did within a window.
@@ -170,19 +170,18 @@ def judge(jobs, alone, works):
 
 
 def print_table(results):
-    """Medians over the repetitions; quartiles and the ratio to the first policy, taken within each repetition."""
+    """A row per figure, a column per policy: the median over the repetitions (quartiles), and the median of its ratio
+    to the first policy, taken within each repetition."""
     first = ARGUMENTS.policies[0]
-    print(f"\n{'policy':<10} {'figure':<12} {'median':>8} {'quartiles':>15} {'to ' + first:>9} {'quartiles':>15}")
-    for policy in ARGUMENTS.policies:
-        for figure in results[policy][0]:
+    print(f"\n{'':<12}" + "".join(f" | {policy:<26}" for policy in ARGUMENTS.policies))
+    for figure in results[first][0]:
+        cells = []
+        for policy in ARGUMENTS.policies:
             values = [result[figure] for result in results[policy]]
             ratios = [value / reference[figure] for value, reference in zip(values, results[first])]
-            print(f"{policy:<10} {figure:<12} {median(values):8.3f} {spread(values)} {median(ratios):9.3f} {spread(ratios)}")
-        print()
-
-
-def spread(values):
-    return f"{quantile(values, 0.25):7.3f}-{quantile(values, 0.75):<7.3f}"
+            spread = f"({quantile(values, 0.25):.2f}-{quantile(values, 0.75):.2f})"
+            cells.append(f"{median(values):6.3f} {spread:<13} ×{median(ratios):<5.3f}")
+        print(f"{figure:<12}" + "".join(f" | {cell}" for cell in cells))
 
 
 def main():
