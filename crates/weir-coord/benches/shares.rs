@@ -24,12 +24,15 @@ const FIRST_SAMPLE: usize = 10;
 /// Busy until then.
 type Storage = Arc<Mutex<Instant>>;
 
+#[derive(Clone)]
 struct Case {
     policy: PolicyKind,
     /// The order of magnitude of each job's characteristic time, in seconds.
     orders: Vec<u32>,
     request_bytes: u64,
     bandwidth: f64,
+    /// Every second job makes a phase of each request, as one that writes file after file.
+    brief: bool,
 }
 
 fn main() {
@@ -37,15 +40,17 @@ fn main() {
     private_directory(&directory).expect("a directory");
     let address = Address::Unix(directory.join("shares.sock"));
     println!(
-        "{:<8} {:>5} {:>8} {:>12} {:>10} {:>12} {:>12}",
-        "policy", "jobs", "shares", "request", "used", "worst", "one request"
+        "{:<8} {:>5} {:>8} {:>7} {:>12} {:>10} {:>12} {:>12}",
+        "policy", "jobs", "shares", "phases", "request", "used", "worst", "one request"
     );
     let case = |policy, orders: &[u32], request_bytes, bandwidth| Case {
         policy,
         orders: orders.to_vec(),
         request_bytes,
         bandwidth,
+        brief: false,
     };
+    let brief = |case: Case| Case { brief: true, ..case };
     for case in [
         case(PolicyKind::Fair, &[0; 2], 1 << 20, 200e6),
         case(PolicyKind::Fair, &[0; 4], 1 << 20, 200e6),
@@ -54,6 +59,8 @@ fn main() {
         case(PolicyKind::Set10, &[0, 2], 256 << 10, 200e6),
         case(PolicyKind::Set10, &[0, 1, 2], 256 << 10, 200e6),
         case(PolicyKind::Set10, &[0, 1], 256 << 20, 50e9),
+        brief(case(PolicyKind::Fair, &[0; 2], 1 << 20, 200e6)),
+        brief(case(PolicyKind::Set10, &[0, 1], 1 << 20, 200e6)),
     ] {
         measure(&address, &case);
     }
@@ -75,14 +82,10 @@ fn measure(address: &Address, case: &Case) {
     told.recv().expect("a server");
     let start = Instant::now();
     let storage: Storage = Arc::new(Mutex::new(start));
-    let jobs: Vec<_> = case
-        .orders
-        .iter()
-        .enumerate()
-        .map(|(index, &order)| {
-            let (address, storage) = (address.clone(), storage.clone());
-            let (request_bytes, bandwidth) = (case.request_bytes, case.bandwidth);
-            std::thread::spawn(move || job(&address, index, order, request_bytes, bandwidth, &storage, start))
+    let jobs: Vec<_> = (0..case.orders.len())
+        .map(|index| {
+            let (address, storage, case) = (address.clone(), storage.clone(), case.clone());
+            std::thread::spawn(move || job(&address, &case, index, &storage, start))
         })
         .collect();
     let histories: Vec<Vec<u64>> = jobs.into_iter().map(|job| job.join().expect("ends")).collect();
@@ -92,34 +95,30 @@ fn measure(address: &Address, case: &Case) {
 }
 
 /// One rank that does nothing but I/O. What it had moved at each sample.
-fn job(
-    address: &Address,
-    index: usize,
-    order: u32,
-    request_bytes: u64,
-    bandwidth: f64,
-    storage: &Storage,
-    start: Instant,
-) -> Vec<u64> {
+fn job(address: &Address, case: &Case, index: usize, storage: &Storage, start: Instant) -> Vec<u64> {
+    let Case { request_bytes, bandwidth, .. } = *case;
+    let brief = case.brief && index % 2 == 1;
     let identity = Identity {
         job: index.to_string(),
         ranks: 1,
         nodes: 1,
-        w_iter_ns: Some(10u64.pow(9 + order)),
+        w_iter_ns: Some(10u64.pow(9 + case.orders[index])),
         ..Identity::default()
     };
     let mut client = Client::new(identity, None, Waker::new().expect("a waker")).expect("a client");
     client.connect(address).expect("connects");
-    client.begin(1, None);
+    let mut phase = 1;
+    client.begin(phase, None);
     let mut credit_bytes = 0;
     let mut progress = Progress::default();
+    let mut ended_bytes = 0;
     let mut history = Vec::new();
     while history.len() < SECONDS * SAMPLES_PER_SECOND {
         progress.wanted_bytes = progress.spent_bytes + request_bytes;
         while progress.spent_bytes >= credit_bytes && history.len() < SECONDS * SAMPLES_PER_SECOND {
             client.moved(progress);
             step(&mut client, Duration::from_millis(5), &mut credit_bytes);
-            sample(&mut history, start, progress);
+            sample(&mut history, start, ended_bytes + progress.done_bytes);
         }
         progress.spent_bytes = progress.wanted_bytes;
         client.moved(progress);
@@ -137,12 +136,20 @@ fn job(
             // The poller counts in milliseconds.
             std::thread::sleep(left.min(Duration::from_millis(1)));
             step(&mut client, Duration::ZERO, &mut credit_bytes);
-            sample(&mut history, start, progress);
+            sample(&mut history, start, ended_bytes + progress.done_bytes);
         }
         progress.done_bytes = progress.spent_bytes;
-        client.moved(progress);
+        if brief {
+            client.end(progress.done_bytes, 1, 0);
+            ended_bytes += std::mem::take(&mut progress).done_bytes;
+            phase += 1;
+            credit_bytes = 0;
+            client.begin(phase, None);
+        } else {
+            client.moved(progress);
+        }
         step(&mut client, Duration::ZERO, &mut credit_bytes);
-        sample(&mut history, start, progress);
+        sample(&mut history, start, ended_bytes + progress.done_bytes);
     }
     history
 }
@@ -157,10 +164,10 @@ fn step(client: &mut Client, timeout: Duration, credit_bytes: &mut u64) {
     });
 }
 
-fn sample(history: &mut Vec<u64>, start: Instant, progress: Progress) {
+fn sample(history: &mut Vec<u64>, start: Instant, done_bytes: u64) {
     let due = (start.elapsed().as_secs_f64() * SAMPLES_PER_SECOND as f64) as usize;
     while history.len() < due {
-        history.push(progress.done_bytes);
+        history.push(done_bytes);
     }
 }
 
@@ -186,10 +193,11 @@ fn print_case(case: &Case, histories: &[Vec<u64>]) {
     let used = moved / case.bandwidth / ((last - FIRST_SAMPLE) as f64 / SAMPLES_PER_SECOND as f64);
     let highest = case.orders.iter().max().map_or(1, |order| 10u32.pow(*order));
     println!(
-        "{:<8} {:>5} {:>6}:1 {:>8} KiB {:>8.1} % {:>10.1} % {:>10.1} %",
+        "{:<8} {:>5} {:>6}:1 {:>7} {:>8} KiB {:>8.1} % {:>10.1} % {:>10.1} %",
         case.policy.to_string(),
         case.orders.len(),
         highest,
+        if case.brief { "brief" } else { "long" },
         case.request_bytes >> 10,
         100.0 * used,
         100.0 * worst,
