@@ -85,18 +85,31 @@ macro_rules! data_calls {
             #[inline(never)]
             unsafe extern "C" fn measured($($arg: $type),*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
-                    let mut pass = if gate::is_on() { Some(gate::admit(Thread::current(), block, 0)) } else { None };
+                    if gate::is_on() {
+                        // SAFETY: the program's own call.
+                        return unsafe { gated(block, $($arg),*) };
+                    }
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let $result = unsafe { real($($arg),*) };
-                    if let (Some(pass), Some(bytes)) = (&mut pass, $bytes) {
-                        pass.charge(bytes);
-                    }
                     done(block, &OP, start, $bytes);
                     return $result;
                 }
                 // SAFETY: the program's own call.
                 unsafe { real($($arg),*) }
+            }
+
+            /// How much will be moved is known afterwards.
+            #[cold]
+            #[inline(never)]
+            unsafe fn gated(block: &'static Block, $($arg: $type),*) -> $answer {
+                let mut pass = gate::admit(Thread::current(), block, 0);
+                let start = ticks();
+                // SAFETY: the program's own call.
+                let $result = unsafe { real($($arg),*) };
+                pass.charge($bytes.unwrap_or(0));
+                done(block, &OP, start, $bytes);
+                $result
             }
         }
     )+};
