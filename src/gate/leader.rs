@@ -201,7 +201,7 @@ impl Leader {
             let now = now_ns();
             self.page.beat_ns.store(now, Release);
             if now >= roll_call_ns {
-                self.page.clear_dead();
+                self.page.call_roll();
                 roll_call_ns = now + ROLL_CALL_NS;
             }
             let sum = self.page.sum();

@@ -197,6 +197,7 @@ enum Outcome {
 fn wait(attached: Attached, bytes: u64) {
     let Attached { page, slot, .. } = attached;
     let (start_ticks, start_ns) = (clock::ticks(), now_ns());
+    slot.is_here();
     slot.waiting_bytes.fetch_add(bytes, AcqRel);
     slot.waiting.fetch_add(1, AcqRel);
     let outcome = shield(Outcome::Alone, || turn(&attached, bytes, start_ns));

@@ -80,7 +80,8 @@ pub(super) struct Slot {
     pub(super) done_bytes: AtomicU64,
     /// Of requests that wait.
     pub(super) waiting: AtomicU32,
-    _rest: u32,
+    /// The process was stopped (SIGSTOP, a debugger): what it has under way holds nobody up.
+    stopped: AtomicU32,
     pub(super) waiting_bytes: AtomicU64,
     pub(super) waited_ns: AtomicU64,
     pub(super) last_end_ns: AtomicU64,
@@ -175,12 +176,14 @@ impl Page {
     pub(super) fn sum(&self) -> Sum {
         let mut sum = Sum { spent_bytes: self.spent_bytes.load(Acquire), ..Sum::default() };
         for slot in self.used_slots() {
-            sum.in_flight += slot.in_flight.load(Acquire);
-            sum.waiting += slot.waiting.load(Acquire);
+            if slot.stopped.load(Relaxed) == 0 {
+                sum.in_flight += slot.in_flight.load(Acquire);
+                sum.waiting += slot.waiting.load(Acquire);
+                sum.marks += slot.marks.load(Relaxed);
+                sum.waiting_bytes = sum.waiting_bytes.saturating_add(slot.waiting_bytes.load(Relaxed));
+            }
             sum.open_files += slot.open_files.load(Relaxed);
-            sum.marks += slot.marks.load(Relaxed);
             sum.done_bytes = sum.done_bytes.saturating_add(slot.done_bytes.load(Relaxed));
-            sum.waiting_bytes = sum.waiting_bytes.saturating_add(slot.waiting_bytes.load(Relaxed));
             sum.waited_ns = sum.waited_ns.max(slot.waited_ns.load(Relaxed));
             sum.last_end_ns = sum.last_end_ns.max(slot.last_end_ns.load(Relaxed));
         }
@@ -191,14 +194,17 @@ impl Page {
         sum
     }
 
-    /// Takes out of the sum what ranks that died had under way.
-    pub(super) fn clear_dead(&self) {
+    /// Takes out of the sum what ranks that died or were stopped have under way.
+    pub(super) fn call_roll(&self) {
         for slot in self.used_slots() {
             let pid = slot.pid.load(Acquire);
+            if pid == 0 {
+                continue;
+            }
             // SAFETY: signal 0 only asks whether the process is there.
             let dead = || unsafe { libc::kill(pid as i32, 0) } != 0
                 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-            if pid != 0 && dead() {
+            if dead() {
                 slot.in_flight.store(0, Release);
                 slot.waiting.store(0, Release);
                 slot.waiting_bytes.store(0, Release);
@@ -206,9 +212,29 @@ impl Page {
                 slot.marks.store(0, Release);
                 slot.pid.store(0, Release);
                 self.attached.fetch_sub(1, AcqRel);
+            } else if slot.is_up_to_something() {
+                slot.stopped.store(u32::from(is_stopped(pid)), Relaxed);
             }
         }
     }
+}
+
+impl Slot {
+    fn is_up_to_something(&self) -> bool {
+        [&self.in_flight, &self.waiting, &self.marks].iter().any(|count| count.load(Relaxed) > 0)
+    }
+
+    /// Who says so is not stopped, whatever the last roll call found.
+    pub(super) fn is_here(&self) {
+        self.stopped.store(0, Relaxed);
+    }
+}
+
+/// `T` by a signal, `t` by a debugger.
+fn is_stopped(pid: u32) -> bool {
+    let about = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name stands in parentheses and may contain anything.
+    about.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 /// The page as one process has it. It stays mapped: another thread may be waiting in it.
@@ -278,5 +304,66 @@ impl Attached {
         if self.page.attached.fetch_sub(1, AcqRel) == 1 && self.is_at(place) {
             place.remove();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    fn page() -> &'static Page {
+        // SAFETY: zeros are a valid page.
+        Box::leak(unsafe { Box::<Page>::new_zeroed().assume_init() })
+    }
+
+    /// A process in whose name a slot is taken, with a request under way.
+    fn rank(page: &'static Page) -> (Child, &'static Slot) {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        let slot = page.take_slot();
+        slot.pid.store(child.id(), Release);
+        slot.in_flight.store(1, Release);
+        (child, slot)
+    }
+
+    fn signal(child: &Child, number: i32) {
+        // SAFETY: a child that was not waited for.
+        unsafe { libc::kill(child.id() as i32, number) };
+    }
+
+    /// Signals take their time.
+    fn soon(page: &Page, in_flight: u32) {
+        for _ in 0..1000 {
+            page.call_roll();
+            if page.sum().in_flight == in_flight {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{} requests are under way instead of {in_flight}", page.sum().in_flight);
+    }
+
+    #[test]
+    fn who_is_stopped_or_dead_has_nothing_under_way() {
+        let page = page();
+        page.attached.store(2, Release);
+        let (mut stopped, slot) = rank(page);
+        let (mut killed, _) = rank(page);
+        page.call_roll();
+        assert_eq!(page.sum().in_flight, 2);
+        signal(&stopped, libc::SIGSTOP);
+        soon(page, 1);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        soon(page, 0);
+        assert_eq!(page.attached.load(Acquire), 1);
+        signal(&stopped, libc::SIGCONT);
+        soon(page, 1);
+        signal(&stopped, libc::SIGSTOP);
+        soon(page, 0);
+        slot.is_here();
+        assert_eq!(page.sum().in_flight, 1);
+        stopped.kill().unwrap();
+        stopped.wait().unwrap();
     }
 }
