@@ -151,12 +151,12 @@ impl Client {
     pub fn connect(&mut self, address: &Address) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot reach the coordinator at {address}: {error}");
         self.hang_up();
-        let channel = Channel::new(Stream::connect(address).map_err(failed)?);
-        self.poller.add(&channel.stream, SOCKET, Interest::READ).map_err(failed)?;
-        let is_tcp = matches!(channel.stream, Stream::Tcp(_));
+        let is_tcp = matches!(address, Address::Tcp(_));
         if is_tcp && self.key.is_none() {
             return Err(format!("cannot reach the coordinator at {address}: TCP needs a key"));
         }
+        let channel = Channel::new(Stream::connect(address).map_err(failed)?);
+        self.poller.add(&channel.stream, SOCKET, Interest::READ).map_err(failed)?;
         self.link = Link::Greeting { channel, since_ns: now_ns(), proof: None };
         if !is_tcp {
             let hello = self.hello();

@@ -14,6 +14,7 @@ use crate::socket::{
 use crate::status::{self, Traffic};
 use crate::storage::Storage;
 use crate::wire::{MAX_TEXT_BYTES, Message};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -91,6 +92,8 @@ pub struct Server {
     listeners: Vec<Listener>,
     connections: Vec<Option<Connection>>,
     free: Vec<Peer>,
+    /// Those that had to prove something when they came, and when that was, the latest last.
+    challenged: VecDeque<(Peer, u64)>,
     coordinator: Coordinator,
     ready: Vec<(u64, Ready)>,
     parked: Vec<Peer>,
@@ -119,6 +122,7 @@ impl Server {
             listeners: Vec::new(),
             connections: Vec::new(),
             free: Vec::new(),
+            challenged: VecDeque::new(),
             ready: Vec::new(),
             parked: Vec::new(),
             dirty: Vec::new(),
@@ -253,6 +257,9 @@ impl Server {
 
     fn admit(&mut self, now: u64, stream: Stream) {
         let mut channel = Channel::new(stream);
+        if let Stream::Tcp(_) = channel.stream {
+            self.make_room(now);
+        }
         let open = self.connections.len() - self.free.len();
         let state = match self.first_state(&channel.stream) {
             Ok(_) if open >= self.settings.max_connections => Err("too many connections".to_string()),
@@ -270,6 +277,7 @@ impl Server {
         if let State::Challenged(nonce) = state {
             channel.queue(&Message::Challenge { nonce });
         }
+        let is_challenged = state != State::Trusted;
         let peer = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -290,6 +298,22 @@ impl Server {
             parked: false,
             dirty: false,
         });
+        if is_challenged {
+            self.challenged.push_back((peer, now));
+        }
+    }
+
+    /// Those without the key must not take the place of those who have it: who has proven nothing when a quarter of
+    /// all connections came after it is closed.
+    fn make_room(&mut self, now: u64) {
+        while self.challenged.len() >= self.settings.max_connections.div_ceil(4) {
+            let Some((peer, came_ns)) = self.challenged.pop_front() else { return };
+            let slot = self.connections.get(peer).and_then(Option::as_ref);
+            if slot.is_some_and(|peer| peer.accepted_ns == came_ns && peer.state != State::Trusted) {
+                self.traffic.refused += 1;
+                self.close(now, peer);
+            }
+        }
     }
 
     /// Who has come: another user gets nothing over a Unix socket (not root's either: root has its own);

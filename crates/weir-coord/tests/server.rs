@@ -251,6 +251,21 @@ fn tcp_needs_the_key() {
 }
 
 #[test]
+fn strangers_do_not_take_the_places_of_those_with_the_key() {
+    let key = Key::from_text("a key that both sides have");
+    let settings =
+        Settings { key: Some(key.clone()), max_connections: 40, ..settings(PolicyKind::Exclusive) };
+    let server = serve(&"tcp://127.0.0.1:0".parse().unwrap(), settings);
+    let Address::Tcp(place) = &server.address else { panic!("TCP") };
+    let strangers: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(place).unwrap()).collect();
+    let mut client = Client::new(identity("tcp"), Some(key), Waker::new().unwrap()).unwrap();
+    client.connect(&server.address).unwrap();
+    let mut job = Job { client, heard: Vec::new() };
+    job.until("welcome", |word| matches!(word, Word::Joined { .. }));
+    drop(strangers);
+}
+
+#[test]
 fn a_peer_without_proof_gets_nothing_and_is_closed() {
     use std::io::Read;
     let key = Key::from_text("a key that both sides have");
