@@ -40,6 +40,7 @@ test: setup-test venvs build ## Run all tests: units, then every MPI and languag
 	$(CARGO) test --workspace --exclude weir --quiet
 	$(CARGO) test --package weir --lib --test header --test hot_path --quiet
 	$(CARGO) test --package weir --test matrix -- --test-threads=$(JOBS)
+	$(CARGO) test --package weir --test coordination -- --test-threads=$(JOBS)
 
 .PHONY: fuzz
 fuzz: ## Mutate frames for SECONDS (60) against the decoder and the coordinator

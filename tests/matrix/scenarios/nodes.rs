@@ -1,13 +1,11 @@
-//! Several nodes: network namespaces with host names of their own (`tests/nodes`).
+//! Several nodes.
 
 use super::{Place, SYSTEM, Scenario, scenario};
-use crate::mpi::{Language, Program, c, root};
+use crate::mpi::{Language, Program, c};
+use crate::nodes::Nodes;
 use crate::run::{Job, Ran};
-use crate::{Stop, Verdict, ensure, profile};
+use crate::{Verdict, ensure, profile};
 use serde_json::Value;
-use std::ffi::OsString;
-use std::process::Command;
-use std::sync::Mutex;
 
 const NODES: usize = 2;
 const RANKS: usize = 4;
@@ -16,56 +14,16 @@ pub(super) fn list() -> Vec<Scenario> {
     vec![scenario("nodes", nodes).only(SYSTEM), scenario("exchange_on_nodes", exchange).only(SYSTEM)]
 }
 
-fn nodes_script(verb: &str) -> Verdict<bool> {
-    let script = root().join("tests/nodes/nodes.sh");
-    Ok(Command::new(script).args([verb, &NODES.to_string()]).output()?.status.success())
-}
-
-/// The nodes, for one trial at a time; gone at its end.
-struct Nodes;
-
-impl Nodes {
-    fn up() -> Verdict<Nodes> {
-        if nodes_script("up")? {
-            Ok(Nodes)
-        } else {
-            Err(Stop::Skip("may not make network namespaces (needs root and ip)".into()))
-        }
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        let _ = nodes_script("down");
-    }
-}
-
-/// The launcher's options that put two ranks on each node.
-fn launcher(mpi: &str) -> Vec<OsString> {
-    let agent = root().join("tests/nodes/agent.sh").into_os_string();
-    let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-    let (before, after) = match mpi {
-        "openmpi" => (
-            "mpiexec.openmpi --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca plm_rsh_agent",
-            "--host 10.77.0.1:2,10.77.0.2:2 -n 4",
-        ),
-        _ => (
-            "mpiexec.mpich -launcher rsh -iface nodesbr -launcher-exec",
-            "-hosts 10.77.0.1,10.77.0.2 -ppn 2 -n 4",
-        ),
-    };
-    [words(before), vec![agent], words(after)].concat()
-}
-
 /// A program on two nodes with and without Weir: what it left, and its profile.
 fn on_nodes(place: &Place, program: &Program) -> Verdict<(Ran, Value)> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let executable = place.mpi.build(program)?;
-    let _nodes = Nodes::up()?;
-    let command = launcher(&place.mpi.name).into_iter().chain([executable.into()]);
-    let mut job = Job::new(&place.name, command);
+    let nodes = Nodes::up(NODES)?;
+    let launcher = nodes.launcher(&place.mpi.name, RANKS / NODES);
+    let mut job = Job::new(&place.name, launcher.into_iter().chain([executable.into()]));
     for (name, value) in &place.mpi.variables {
+        job = job.variable(name, value);
+    }
+    for (name, value) in nodes.variables() {
         job = job.variable(name, value);
     }
     let job = job.variable("UCX_NET_DEVICES", "all");

@@ -1,8 +1,8 @@
 //! Reading profiles, and comparing them with what programs know they did.
 
-use crate::mpi::root;
-use crate::run::{Ran, contents, weir};
-use crate::{Verdict, ensure};
+use super::mpi::root;
+use super::run::{Ran, contents, weir};
+use super::{Verdict, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The MPIs of the matrix, as `scripts/mpi.sh` describes them, and building programs with them.
 
-use crate::run::library;
-use crate::{Stop, Verdict};
+use super::run::library;
+use super::{Stop, Verdict};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Command;

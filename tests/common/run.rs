@@ -1,13 +1,13 @@
 //! Running a program with and without Weir, and comparing what it left.
 
-use crate::mpi::Mpi;
-use crate::{Stop, Verdict, ensure};
+use super::mpi::Mpi;
+use super::{Stop, Verdict, ensure};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
 /// A run that hangs is a failed one. The slowest takes a few seconds on an idle machine.
@@ -89,6 +89,12 @@ impl Job {
         self
     }
 
+    /// One more word behind the command.
+    pub(crate) fn argument(mut self, word: impl Into<OsString>) -> Self {
+        self.command.push(word.into());
+        self
+    }
+
     /// Libraries to preload; `library()` is ours.
     pub(crate) fn preload(mut self, libraries: impl IntoIterator<Item = PathBuf>) -> Self {
         self.preload = libraries.into_iter().collect();
@@ -108,8 +114,8 @@ impl Job {
         self
     }
 
-    /// Runs it in the folder `variant` of its own.
-    pub(crate) fn run(&self, variant: &str) -> Verdict<Ran> {
+    /// The command in a fresh folder `variant` of its own, and its folders for files and profiles.
+    pub(crate) fn prepare(&self, variant: &str) -> Verdict<(Command, PathBuf, PathBuf)> {
         let folder = self.folder.join(variant);
         let (files, profiles) = (folder.join("files"), folder.join("profiles"));
         if folder.exists() {
@@ -127,11 +133,16 @@ impl Job {
             let list: Vec<_> = self.preload.iter().map(|path| path.to_string_lossy()).collect();
             command.env("LD_PRELOAD", list.join(":"));
         }
+        Ok((command, files, profiles))
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, variant: &str) -> Verdict<Ran> {
+        let (mut command, files, profiles) = self.prepare(variant)?;
         let started = Instant::now();
         let output = command.output()?;
-        let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
         let ran = Ran {
-            code,
+            code: code_of(output.status),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             files,
@@ -162,6 +173,11 @@ impl Job {
     pub(crate) fn with_library(&self) -> Job {
         if self.preload.contains(&library()) { self.clone() } else { self.clone().preload([library()]) }
     }
+}
+
+/// As a shell has it.
+pub(crate) fn code_of(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// Fails unless both runs printed the same, ended alike and left the same bytes.

@@ -1,0 +1,94 @@
+//! Every wait ends; nothing is left behind; elections at the same instant have one winner.
+
+use crate::live::{Directory, Live, SOON, is_alive, signal, until};
+use crate::run::Job;
+use crate::turns::{RANKS, Shape, Turns, USUAL, apart, gate};
+use crate::{Place, SYSTEM, Scenario, Verdict, ensure, scenario};
+use std::path::PathBuf;
+use weir_coord::place::Place as Meeting;
+
+pub(super) fn list() -> Vec<Scenario> {
+    vec![
+        scenario("limits::partners", partners).only(SYSTEM),
+        scenario("limits::elections", elections).only(SYSTEM),
+        scenario("limits::nothing_stays", nothing_stays).only(SYSTEM),
+        scenario("limits::nothing_stays_when_killed", nothing_stays_when_killed).only(SYSTEM),
+    ]
+}
+
+/// Two jobs wait for each other in the middle of their phases, one of which the gate keeps out.
+fn partners(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let shape = Shape { phases: 3, requests: 4, ..USUAL };
+    let make = |name: &str, partner: &str| -> Verdict<Turns> {
+        let mut job = Turns::new(place, name, &directory.elect(), shape)?;
+        for mark in [name, partner] {
+            job.job = job.job.argument(directory.path().join(mark));
+        }
+        Ok(job.variable("WEIR_PHASE_GAP", "600s").variable("WEIR_MAX_WAIT", "300ms"))
+    };
+    let (one, other) = (make("one", "other")?, make("other", "one")?);
+    let live = [one.start()?, other.start()?];
+    let [first, second] = live.map(Live::end);
+    let profiles = [one.ended_well(&first?)?, other.ended_well(&second?)?];
+    let limits: u64 = profiles.iter().map(|profile| gate(profile, "limits")).sum();
+    println!("{}: {limits} waits reached the limit", place.name);
+    ensure(limits > 0, || format!("no wait reached the limit: {}", profiles[0]["coordination"]))
+}
+
+/// As many pairs of real jobs, each of one process, that start at once in a fresh directory.
+const PAIRS: usize = 20;
+
+fn elections(place: &Place) -> Verdict {
+    let shape = Shape { phases: 1, requests: 3, bytes: 512, pause_ms: 1, compute_ms: 0 };
+    let mut told = 0;
+    for round in 0..PAIRS {
+        let directory = Directory::new()?;
+        let make = |name: &str| -> Verdict<Turns> {
+            Turns::new(place, name, &directory.elect(), shape)?.launched_by(place, vec![], &directory.elect())
+        };
+        let (one, other) = (make("one")?, make("other")?);
+        let live = [one.start()?, other.start()?];
+        let [first, second] = live.map(Live::end);
+        let (first, second) = (first?, second?);
+        one.ended_well_with(&first, 1)?;
+        other.ended_well_with(&second, 1)?;
+        let remarks = [first.remarks(), second.remarks()].concat();
+        ensure(remarks.is_empty(), || format!("round {round}: {remarks:?}"))?;
+        told += apart(&first, &second)?;
+    }
+    ensure(told >= PAIRS, || format!("only {told} turns could be told apart"))
+}
+
+/// The page and the bell of a job on this node.
+fn traces(job: &Turns) -> Verdict<Vec<PathBuf>> {
+    let meeting = Meeting::of_job(&job.id)?;
+    Ok([meeting.page(), meeting.bell()].into_iter().filter(|path| path.exists()).collect())
+}
+
+fn nothing_stays(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let job = Turns::new(place, "job", &directory.elect(), Shape { phases: 3, ..USUAL })?;
+    let live = job.start()?;
+    live.said_first("IN")?;
+    ensure(traces(&job)?.len() == 2, || "page and bell are not where they are looked for".into())?;
+    job.ended_well(&live.end()?)?;
+    let left = traces(&job)?;
+    ensure(left.is_empty(), || format!("left behind: {left:?}"))
+}
+
+/// All ranks are killed at once; `weir run` tidies up behind them.
+fn nothing_stays_when_killed(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let mut job = Turns::new(place, "job", &directory.elect(), USUAL)?;
+    job.job = Job::under(job.job.preload([]), &["run", "--quiet", "--job-id", &job.id]);
+    let live = job.start()?;
+    live.said_first("IN")?;
+    let pids = live.pids(RANKS)?;
+    ensure(traces(&job)?.len() == 2, || "page and bell are not where they are looked for".into())?;
+    pids.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
+    job.left_nothing_wrong(&live.end()?)?;
+    until("all ranks are gone", SOON, || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()))?;
+    let left = traces(&job)?;
+    ensure(left.is_empty(), || format!("left behind: {left:?}"))
+}

@@ -1,0 +1,45 @@
+//! Real MPI jobs that coordinate, and everything that can go wrong while they do: what is on disk is
+//! exact, who is not hurt ends well, nobody hangs.
+//!
+//! `cargo test --test coordination -- mpich::sigkill` runs a part of it. What is not permitted on a machine is
+//! reported as ignored, with the reason.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod directory;
+mod input;
+mod kills;
+mod limits;
+mod live;
+mod peace;
+mod programs;
+mod service;
+mod strangers;
+mod turns;
+
+use common::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, mpi, nodes, profile, run, scenario};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, "stranger", address] = words.iter().map(String::as_str).collect::<Vec<_>>()[..]
+        && let Ok(address) = address.parse()
+    {
+        strangers::act(&address);
+        return ExitCode::SUCCESS;
+    }
+    let scenarios: Vec<Scenario> = [
+        peace::list(),
+        kills::list(),
+        service::list(),
+        directory::list(),
+        strangers::list(),
+        programs::list(),
+        limits::list(),
+        input::list(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    common::play(&scenarios)
+}

@@ -1,0 +1,70 @@
+//! Nothing breaks: jobs that know nothing of each other take turns.
+
+use crate::live::{Directory, SOON, Service, until};
+use crate::turns::{Shape, Turns, USUAL, apart, gate};
+use crate::{Place, SYSTEM, Scenario, Verdict, ensure, scenario};
+use serde_json::Value;
+
+pub(super) fn list() -> Vec<Scenario> {
+    vec![
+        scenario("turns::elected", elected).only(SYSTEM),
+        scenario("turns::service", service).only(SYSTEM),
+        scenario("turns::handover", handover).only(SYSTEM),
+    ]
+}
+
+fn elected(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    take_turns(place, &directory.elect())?;
+    let left: Vec<_> =
+        std::fs::read_dir(directory.path())?.flatten().map(|entry| entry.file_name()).collect();
+    ensure(left == ["coordinator.lock"], || format!("left behind: {left:?}"))
+}
+
+fn service(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let address = format!("unix:{}", directory.path().join("sock").display());
+    let _service = Service::start(&["--listen", &address, "--policy", "exclusive"])?;
+    take_turns(place, &address)
+}
+
+fn take_turns(place: &Place, coordinator: &str) -> Verdict {
+    let one = Turns::new(place, "one", coordinator, USUAL)?;
+    let other = Turns::new(place, "other", coordinator, USUAL)?;
+    let (first, second) = (one.start()?, other.start()?);
+    let (first, second) = (first.end()?, second.end()?);
+    let profiles = [one.ended_well(&first)?, other.ended_well(&second)?];
+    let told = apart(&first, &second)?;
+    ensure(told >= USUAL.phases, || format!("only {told} turns could be told apart"))?;
+    for profile in profiles {
+        let at_gate = &profile["coordination"];
+        let waited = gate(&profile, "waits") > 0 && gate(&profile, "holds") > 0 && at_gate["wait_s"] != 0.0;
+        let never_alone = ["limits", "alone", "opens"].iter().all(|what| gate(&profile, what) == 0);
+        let said = waited && never_alone && at_gate["policy"] == "exclusive" && at_gate["note"].is_null();
+        ensure(said, || format!("the profile says {at_gate}"))?;
+    }
+    Ok(())
+}
+
+/// The coordinator's job ends while the other has much left to do.
+fn handover(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let one = Turns::new(place, "one", &directory.elect(), USUAL)?;
+    let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 10, ..USUAL })?;
+    let first = one.start()?;
+    first.said_first("IN")?;
+    let second = other.start()?;
+    let known = |count: usize| {
+        move |status: Value| (status["jobs"].as_array()?.len() == count).then(|| status["pid"].clone())
+    };
+    let first_pid = until("both are known", SOON, || directory.status().and_then(known(2)))?;
+    let first = first.end()?;
+    let next_pid = until("the other coordinates", SOON, || directory.status().and_then(known(1)))?;
+    ensure(next_pid != first_pid, || format!("{next_pid} still coordinates"))?;
+    let second = second.end()?;
+    one.ended_well(&first)?;
+    let profile = other.ended_well(&second)?;
+    apart(&first, &second)?;
+    let said = gate(&profile, "losses") > 0 && gate(&profile, "opens") == 0;
+    ensure(said, || format!("the profile says {}", profile["coordination"]))
+}

@@ -1,0 +1,92 @@
+//! Programs of all kinds at a gate, while another job wants its turns: what they do is what they do alone.
+
+use crate::live::{Directory, Live};
+use crate::mpi::{Program, c};
+use crate::nodes::Nodes;
+use crate::run::{Job, library, same};
+use crate::turns::{Shape, Turns, USUAL, apart};
+use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, profile, scenario};
+
+/// Nonblocking and split calls, shared and ordered pointers, several files and communicators; threads; POSIX;
+/// streams; children. With their own I/O held back too where there is much of it.
+const PROGRAMS: &[(Program, &str)] = &[
+    (c("everything", "tests/programs/everything.c", &[]), "mpi"),
+    (c("everything", "tests/programs/everything.c", &[]), "all"),
+    (c("threads", "tests/programs/threads.c", &[]), "mpi"),
+    (c("threads", "tests/programs/threads.c", &[]), "all"),
+    (c("posix", "tests/programs/posix.c", &[]), "all"),
+    (c("stdio", "tests/programs/stdio.c", &[]), "all"),
+    (c("process", "tests/programs/process.c", &[]), "all"),
+    (c("rough", "tests/programs/rough.c", &["-pthread"]), "all"),
+    (c("descriptors", "tests/programs/descriptors.c", &[]), "all"),
+];
+
+pub(super) fn list() -> Vec<Scenario> {
+    let mut list: Vec<Scenario> = PROGRAMS
+        .iter()
+        .map(|(program, gate)| {
+            let name = format!("programs::{}::{gate}", program.name);
+            scenario(name, move |place| same_at_a_gate(place, program, gate)).only(SYSTEM)
+        })
+        .collect();
+    list.push(scenario("programs::nodes", nodes).only(SYSTEM));
+    list
+}
+
+/// A job that wants its turn again and again, for as long as it is kept.
+fn competitor(place: &Place, coordinator: &str) -> Verdict<(Live, Turns)> {
+    let shape = Shape { phases: 10_000, requests: 10, ..USUAL };
+    let job = Turns::new(place, "competitor", coordinator, shape)?;
+    let live = job.start()?;
+    live.said_first("IN")?;
+    Ok((live, job))
+}
+
+fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
+    let executable = place.mpi.build(program)?;
+    // UCX may overwrite `mmap` in the whole process; nobody else sees it then.
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("UCX_MEM_EVENTS", "no");
+    let bare = job.run("bare")?;
+    if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
+        return Err(Stop::Skip(reason.into()));
+    }
+    ensure(bare.code == 0, || format!("fails without Weir\n{}{}", bare.stdout, bare.stderr))?;
+    let directory = Directory::new()?;
+    let competitor = competitor(place, &directory.elect())?;
+    let job = job
+        .preload([library()])
+        .variable("WEIR_COORDINATOR", directory.elect())
+        .variable("WEIR_POLICY", "exclusive")
+        .variable("WEIR_GATE", gate);
+    let ran = Live::start(&job, "gated")?.end()?;
+    drop(competitor);
+    same(&bare, &ran)?;
+    ensure(ran.remarks().is_empty(), || format!("Weir printed:\n{}", ran.remarks().join("\n")))?;
+    let profile = profile::only(&ran, 2)?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+}
+
+/// Two jobs on two nodes each; the directory is on a file system that the nodes share.
+fn nodes(place: &Place) -> Verdict {
+    let nodes = Nodes::up(2)?;
+    let directory = Directory::new()?;
+    let make = |name: &str| -> Verdict<Turns> {
+        let job = Turns::new(place, name, &directory.elect(), USUAL)?;
+        let mut job = job.launched_by(place, nodes.launcher(&place.mpi.name, 1), &directory.elect())?;
+        for (name, value) in nodes.variables() {
+            job = job.variable(name, value);
+        }
+        // The nodes' names are known to nobody here.
+        Ok(job.variable("UCX_NET_DEVICES", "all"))
+    };
+    let (one, other) = (make("one")?, make("other")?);
+    let (first, second) = (one.start()?, other.start()?);
+    let (first, second) = (first.end()?, second.end()?);
+    for (job, ran) in [(&one, &first), (&other, &second)] {
+        let profile = job.ended_well(ran)?;
+        ensure(profile["job"]["nnodes"] == 2, || format!("nnodes: {}", profile["job"]["nnodes"]))?;
+        ensure(ran.remarks().is_empty(), || format!("Weir printed:\n{}", ran.remarks().join("\n")))?;
+    }
+    apart(&first, &second)?;
+    Ok(())
+}
