@@ -4,6 +4,7 @@ mod coordinator;
 mod doctor;
 mod elf;
 mod launcher;
+mod output;
 mod pages;
 mod report;
 mod reproduce;
@@ -14,6 +15,7 @@ mod status;
 mod train;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Measures the I/O of MPI programs, and schedules it.
@@ -55,7 +57,11 @@ fn main() -> ExitCode {
     // A reader that has seen enough (`weir report | head`) ends this program quietly, as it does others.
     // SAFETY: before any thread is started.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    let outcome = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(message) => return explain(&message),
+    };
+    let outcome = match command {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
@@ -67,8 +73,19 @@ fn main() -> ExitCode {
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
     };
-    outcome.unwrap_or_else(|message| {
-        eprintln!("weir: {message}");
-        ExitCode::FAILURE
-    })
+    outcome.unwrap_or_else(fail)
+}
+
+/// The help that was asked for, or what is wrong with the arguments.
+fn explain(message: &clap::Error) -> ExitCode {
+    let printed = message.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Ok(()) => ExitCode::from(message.exit_code() as u8),
+        Err(error) => fail(output::failed(error)),
+    }
+}
+
+fn fail(message: String) -> ExitCode {
+    eprintln!("weir: {message}");
+    ExitCode::FAILURE
 }

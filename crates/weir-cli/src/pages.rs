@@ -1,6 +1,6 @@
 //! Manual pages and completions, both made from the command's own description.
 
-use crate::{Cli, Outcome};
+use crate::{Cli, Outcome, output};
 use clap::CommandFactory;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +18,9 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
-    clap_complete::generate(args.shell, &mut Cli::command(), "weir", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "weir", &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,7 +16,7 @@ use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where the profile goes [default: WEIR_DIR or the current directory]
+    /// Where the profile goes, made if it is not there [default: WEIR_DIR or the current directory]
     #[arg(short, long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure files under this path too, even in system directories; with * as wildcard
@@ -171,7 +171,12 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     check_environment()?;
     let library = find_library(args.lib.as_deref())?;
-    let dir = writable_dir(&directory(args.dir.as_deref()))?;
+    let dir = directory(args.dir.as_deref());
+    let is_new = !dir.exists();
+    let dir = writable_dir(&dir)?;
+    if is_new && !args.quiet {
+        eprintln!("weir: made {}", dir.display());
+    }
     let job = args.job_id.clone().unwrap_or_else(new_job_id);
     let before = profiles_of(&dir, &job)?;
     let setup = Setup::new(&args.command, &library, args.settings(&dir, &job))?;
@@ -239,6 +244,8 @@ fn profiles_of(dir: &Path, job: &str) -> Result<Vec<PathBuf>, String> {
 
 /// The child that signals are handed on to, 0 for none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// A signal that came before there was a child, 0 for none.
+static EARLY: AtomicI32 = AtomicI32::new(0);
 
 /// Hands on what somebody sent to this process alone. What the terminal sends (Ctrl-C) has reached the
 /// child as well, and a launcher that gets it twice kills its ranks at once.
@@ -246,9 +253,14 @@ extern "C" fn hand_on(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     // SAFETY: the kernel passes a valid siginfo.
     let by_kernel = !info.is_null() && unsafe { (*info).si_code } == libc::SI_KERNEL;
     let child = CHILD.load(Relaxed);
-    if child > 0 && !by_kernel {
+    if by_kernel {
+        return;
+    }
+    if child > 0 {
         // SAFETY: `kill` is allowed in a handler; the child is not waited for before it has ended.
         unsafe { libc::kill(child, signal) };
+    } else {
+        EARLY.store(signal, Relaxed);
     }
 }
 
@@ -269,9 +281,14 @@ fn watch_signals() {
 fn spawn_and_wait(setup: &Setup) -> Result<ExitStatus, String> {
     let mut command = setup.command();
     let program = command.get_program().to_string_lossy().into_owned();
+    watch_signals();
     let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
     CHILD.store(child.id() as i32, Relaxed);
-    watch_signals();
+    let early = EARLY.swap(0, Relaxed);
+    if early != 0 {
+        // SAFETY: the child was not waited for yet.
+        unsafe { libc::kill(child.id() as i32, early) };
+    }
     let status = wait(&mut child);
     CHILD.store(0, Relaxed);
     status.map_err(|error| format!("cannot wait for {program}: {error}"))

@@ -64,7 +64,7 @@ pub(crate) fn preload(library: &Path, existing: Option<OsString>) -> OsString {
     value
 }
 
-/// An absolute directory that exists and can be written to.
+/// An absolute directory that can be written to, made if it is not there.
 pub(crate) fn writable_dir(dir: &Path) -> Result<PathBuf, String> {
     let failed = |error: std::io::Error| format!("WEIR_DIR {}: {error}", dir.display());
     fs::create_dir_all(dir).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! `weir train`: the decision tree that `auto` learns from one's own measurements.
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use clap::Parser;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
             "situations": situations, "correct": correct, "correct_unseen": unseen,
             "nodes": nodes, "leaves": leaves, "tree": tree.to_string(),
         });
-        println!("{answer:#}");
+        output::print(&format!("{answer:#}\n"))?;
     } else {
-        println!("{correct} of {situations} situations right, {unseen} when not learnt from them");
-        println!("{nodes} nodes, {leaves} leaves\n{tree}");
+        output::print(&format!(
+            "{correct} of {situations} situations right, {unseen} when not learnt from them\n\
+             {nodes} nodes, {leaves} leaves\n{tree}\n"
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -90,6 +90,23 @@ fn what_a_dead_job_left_is_merged_and_told_in_thirty_lines() {
 }
 
 #[test]
+fn several_paths_are_reported_one_after_the_other() {
+    let (first, second) = (Scratch::new("report-several-1"), Scratch::new("report-several-2"));
+    leave_records(&first);
+    leave_records(&second);
+    let one = stdout(&report(&[], &first.0));
+    let paths = [first.0.to_str().unwrap(), "/no/such/profile"];
+    let output = report(&paths, &second.0);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("weir: /no/such/profile: No such file"), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{one}\n{one}"), "the others are shown");
+    let both = stdout(&report(&["--json", paths[0]], &second.0));
+    let profiles: Vec<serde_json::Value> =
+        serde_json::Deserializer::from_str(&both).into_iter().collect::<Result<_, _>>().unwrap();
+    assert_eq!(profiles.len(), 2);
+}
+
+#[test]
 fn a_folder_of_records_and_a_single_record() {
     let scratch = Scratch::new("report-folder");
     leave_records(&scratch);
@@ -174,7 +191,7 @@ fn what_is_not_a_profile_is_named() {
             br#"{"weir":{"version":"1","schema":1}}"#,
             "part.json: not a complete profile: missing field",
         ),
-        ("short.rec", b"WEIRREC\x01", "short.rec: truncated record"),
+        ("short.rec", b"WEIRREC\x02", "short.rec: truncated record"),
         ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 2"),
     ];
     for (name, bytes, expected) in cases {

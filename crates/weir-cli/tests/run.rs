@@ -23,7 +23,7 @@ fn prepared(name: &str) -> (Scratch, PathBuf) {
 fn weir(scratch: &Scratch) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.current_dir(&scratch.0).env("WEIR_LIB", scratch.0.join("libweir.so"));
-    for name in ["WEIR_DIR", "WEIR_JOB_ID", "LD_PRELOAD", "WEIR_DISABLE"] {
+    for name in ["WEIR_DIR", "WEIR_JOB_ID", "WEIR_COORDINATOR", "LD_PRELOAD", "WEIR_DISABLE"] {
         command.env_remove(name);
     }
     command
@@ -57,6 +57,7 @@ fn the_program_gets_the_settings_and_its_exit_code_comes_back() {
         format!("{}:/nowhere/other.so|{}|200ms|/a:/b*|10|off|mine|4711\n", library.display(), out.display());
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     assert!(stderr(&output).contains("weir: no I/O of an MPI program was seen"));
+    assert!(stderr(&output).contains(&format!("weir: made {}\n", out.display())), "{}", stderr(&output));
 }
 
 #[test]
@@ -162,10 +163,14 @@ fn launchers_are_asked_who_they_are_and_told_in_their_own_way() {
     let (library, dir) = (library.display(), scratch.0.canonicalize().unwrap());
     let dir = dir.display();
     let open_mpi = script(&scratch, "mpirun.openmpi", &show("mpirun (Open MPI) 5.0.5"));
-    let expected = format!("|-x LD_PRELOAD={library} -x WEIR_DIR={dir} -x WEIR_JOB_ID=1 -n 2 ./app");
+    let expected = format!(
+        "|-x LD_PRELOAD={library} -x WEIR_COORDINATOR=elect -x WEIR_DIR={dir} -x WEIR_JOB_ID=1 -n 2 ./app"
+    );
     assert_eq!(first_words(&open_mpi), expected);
     let mpich = script(&scratch, "mpiexec", &show("HYDRA build details:"));
-    let expected = format!("|-genv LD_PRELOAD {library} -genv WEIR_DIR {dir} -genv WEIR_JOB_ID 1 -n 2 ./app");
+    let expected = format!(
+        "|-genv LD_PRELOAD {library} -genv WEIR_COORDINATOR elect -genv WEIR_DIR {dir} -genv WEIR_JOB_ID 1 -n 2 ./app"
+    );
     assert_eq!(first_words(&mpich), expected);
     let srun = script(&scratch, "srun", &show("slurm 23.11.4"));
     assert_eq!(first_words(&srun), format!("{library}|-n 2 ./app"));
@@ -191,6 +196,15 @@ fn the_doctor_tells_why_nothing_was_seen() {
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("/bin/true called no MPI_Init and is not linked with MPI"), "{told}");
+
+    // A launcher that refuses: its own words are the reason.
+    let refusal =
+        "echo -----; echo 'There are not enough slots available'; echo 'for 4 ranks'; echo; echo -----";
+    let launcher = script(&scratch, "refuse", &format!("{{ {refusal}; }} >&2; exit 1"));
+    let output = weir(&scratch).args(["doctor", "--"]).arg(launcher).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let reason = "failed before any rank called MPI_Init: There are not enough slots available for 4 ranks\n";
+    assert!(told.contains(reason) && !told.contains("LD_PRELOAD"), "{told}");
 
     // A launcher of four ranks of which two load Weir, and which do no I/O.
     let said = "armed: openmpi ABI, rank 0 of 4, Open MPI v4.1.4";

@@ -3,8 +3,8 @@
 mod machine;
 mod trial;
 
-use crate::Outcome;
 use crate::setup::find_library;
+use crate::{Outcome, output};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,21 +23,28 @@ pub(crate) struct Args {
 #[derive(Default)]
 struct Findings {
     wrong: usize,
+    /// Why something could not be printed.
+    unprinted: Option<String>,
 }
 
 impl Findings {
     fn fine(&mut self, about: &str, text: &str) {
-        println!("ok     {about:<11} {text}");
+        self.tell("ok", about, text);
     }
 
     /// Worth knowing, and not wrong by itself.
     fn note(&mut self, about: &str, text: &str) {
-        println!("note   {about:<11} {text}");
+        self.tell("note", about, text);
     }
 
     fn wrong(&mut self, about: &str, text: &str) {
         self.wrong += 1;
-        println!("WRONG  {about:<11} {text}");
+        self.tell("WRONG", about, text);
+    }
+
+    fn tell(&mut self, what: &str, about: &str, text: &str) {
+        let printed = output::print(&format!("{what:<6} {about:<11} {text}\n"));
+        self.unprinted = self.unprinted.take().or(printed.err());
     }
 }
 
@@ -58,6 +65,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     machine::check_environment(&mut findings);
     if let (Some(library), false) = (&library, args.command.is_empty()) {
         trial::check_command(&mut findings, library, &args.command)?;
+    }
+    if let Some(error) = findings.unprinted {
+        return Err(error);
     }
     Ok(if findings.wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -26,6 +26,10 @@ struct Heard {
     mpi: String,
     /// Everything else Weir said.
     complaints: Vec<String>,
+    /// The first paragraph of what others said, the launcher and the program.
+    others: String,
+    /// Whether that paragraph is over.
+    others_over: bool,
 }
 
 impl Heard {
@@ -49,7 +53,26 @@ impl Heard {
             None => self.complaints.push(line.to_string()),
         }
     }
+
+    /// Launchers put rules and blank lines around what they say. What the dynamic linker says is no word of theirs.
+    fn overhear(&mut self, line: &str) {
+        let text = line.trim();
+        if text.starts_with("ERROR: ld.so:") {
+            return;
+        }
+        if text.chars().any(char::is_alphanumeric) {
+            if !self.others_over {
+                self.others += if self.others.is_empty() { "" } else { " " };
+                self.others += text;
+            }
+        } else {
+            self.others_over |= !self.others.is_empty();
+        }
+    }
 }
+
+/// Characters of what others said that are repeated.
+const LONGEST_QUOTE: usize = 400;
 
 /// A directory that goes with the trial. Beside the user's profiles, so that all nodes see it.
 struct Scratch(PathBuf);
@@ -79,6 +102,11 @@ pub(super) fn check_command(
         findings.wrong("library", complaint);
     }
     let profiles = profiles_in(&dir);
+    if heard.ranks.is_empty() && !status.success() && !heard.others.is_empty() {
+        let said = heard.others.chars().take(LONGEST_QUOTE).collect::<String>();
+        findings.wrong("program", &format!("failed before any rank called MPI_Init: {said}"));
+        return Ok(());
+    }
     if heard.ranks.is_empty() {
         for reason in why_not_armed(command) {
             findings.wrong("program", &reason);
@@ -125,7 +153,10 @@ fn run(setup: &Setup) -> Result<(ExitStatus, Heard), String> {
             let line = String::from_utf8_lossy(&line).into_owned();
             match line.strip_prefix("weir: ") {
                 Some(said) => heard.listen(said),
-                None => eprintln!("{line}"),
+                None => {
+                    heard.overhear(&line);
+                    eprintln!("{line}");
+                }
             }
         }
     }
@@ -242,6 +273,14 @@ mod tests {
         assert_eq!((heard.ranks.len(), heard.nprocs), (2, 4));
         assert_eq!(heard.mpi, "Open MPI v4.1.4, package: Debian, ABI openmpi");
         assert_eq!(heard.complaints.len(), 1);
+    }
+
+    #[test]
+    fn the_first_thing_a_launcher_says_is_kept() {
+        let mut heard = Heard::default();
+        let said = ["-----", "There are not enough slots available", "for 64 ranks:", "", "  ./app", "-----"];
+        said.iter().for_each(|line| heard.overhear(line));
+        assert_eq!(heard.others, "There are not enough slots available for 64 ranks:");
     }
 
     #[test]

@@ -7,10 +7,10 @@ pub(crate) mod text;
 
 pub(crate) use summary::{Dress, summary};
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use serde::Deserialize;
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir_profile::job::{self, Merged};
@@ -18,10 +18,10 @@ use weir_profile::profile::{JSON_SCHEMA, Profile, SCHEMA};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A profile, a record, a directory of profiles (WEIR_DIR) or a job's folder of records
+    /// Profiles, records, directories of profiles (WEIR_DIR) or jobs' folders of records
     #[arg(value_name = "FILE|DIR", default_value = ".")]
-    path: PathBuf,
-    /// Print the profile itself as JSON instead of the summary
+    paths: Vec<PathBuf>,
+    /// Print the profile itself as JSON instead of the summary; of several, one after the other
     #[arg(long)]
     json: bool,
     /// Print the JSON Schema of profiles
@@ -34,26 +34,34 @@ const LISTED_JOBS: usize = 10;
 
 pub(crate) fn run(args: &Args) -> Outcome {
     if args.schema {
-        return print(JSON_SCHEMA);
+        output::print(JSON_SCHEMA)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let metadata = fs::metadata(&args.path).map_err(|error| format!("{}: {error}", args.path.display()))?;
-    let (list, profile) =
-        if metadata.is_dir() { newest_in(&args.path)? } else { (String::new(), load(&args.path)?) };
-    if args.json {
+    // One that cannot be read does not keep the others from being shown.
+    let mut failed = None;
+    for (number, path) in args.paths.iter().enumerate() {
+        match report(path, args.json) {
+            Ok(text) if number > 0 && !args.json => output::print(&format!("\n{text}"))?,
+            Ok(text) => output::print(&text)?,
+            Err(error) => _ = failed.replace(error).inspect(|earlier| eprintln!("weir: {earlier}")),
+        }
+    }
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// The report on one path, in full.
+fn report(path: &Path, as_json: bool) -> Result<String, String> {
+    let metadata = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let (list, profile) = if metadata.is_dir() { newest_in(path)? } else { (String::new(), load(path)?) };
+    if as_json {
         let json = serde_json::to_string_pretty(&profile).map_err(|error| error.to_string())?;
-        return print(&(json + "\n"));
+        return Ok(json + "\n");
     }
-    print(&(list + &summary(&profile, dress(std::io::stdout().is_terminal()))))
+    Ok(list + &summary(&profile, dress(std::io::stdout().is_terminal())))
 }
 
 pub(crate) fn dress(terminal: bool) -> Dress {
     Dress { bold: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
-}
-
-/// A reader that stops reading (`weir report | head`) is no error.
-fn print(text: &str) -> Outcome {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(ExitCode::SUCCESS)
 }
 
 /// A profile or a single record.

@@ -38,7 +38,12 @@ pub(crate) fn percent(part: f64, whole: f64) -> String {
         return "0 %".into();
     }
     let share = 100.0 * part / whole;
-    if share > 0.0 && share < 1.0 { "under 1 %".into() } else { format!("{share:.0} %") }
+    match share {
+        s if s > 0.0 && s < 1.0 => "under 1 %".into(),
+        // So that a part beside another does not pass for the whole.
+        s if s > 99.0 && s < 100.0 => "over 99 %".into(),
+        s => format!("{s:.0} %"),
+    }
 }
 
 /// `1 file`, `3 files`.
@@ -109,6 +114,8 @@ mod tests {
         assert_eq!(percent(1.0, 3.0), "33 %");
         assert_eq!(percent(1.0, 0.0), "0 %");
         assert_eq!(percent(1.0, 1000.0), "under 1 %");
+        assert_eq!(percent(999.0, 1000.0), "over 99 %");
+        assert_eq!(percent(1.0, 1.0), "100 %");
     }
 
     #[test]

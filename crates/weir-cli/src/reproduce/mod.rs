@@ -9,7 +9,7 @@ pub(crate) mod render;
 mod resources;
 mod study;
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     ] {
         if args.paper == paper || args.paper == Paper::All {
             let study = make(&context)?;
-            print!("{}", study.text());
+            output::print(&study.text())?;
             if let Some(dir) = &args.out {
                 study.write(dir)?;
             }

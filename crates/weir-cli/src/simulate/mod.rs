@@ -7,7 +7,7 @@ mod requests;
 mod resources;
 mod sharing;
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use clap::{Parser, ValueEnum};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -75,11 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Kind::Resources => resources::simulate(&request),
     }
     .map_err(|e| format!("scenario {name}: {e}"))?;
-    if args.json {
-        println!("{:#}", answer.json);
-    } else {
-        print!("{}", answer.text);
-    }
+    output::print(&if args.json { format!("{:#}\n", answer.json) } else { answer.text })?;
     Ok(ExitCode::SUCCESS)
 }
 
