@@ -20,6 +20,12 @@ moddir  := $(DESTDIR)$(PREFIX)/share/modulefiles/weir
 bashdir := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+unitdir := $(DESTDIR)$(PREFIX)/lib/systemd/user
+
+# What is installed knows where.
+define placed
+sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' dist/$(1) >$(2)
+endef
 
 .PHONY: help
 help: ## Print this list
@@ -47,13 +53,14 @@ fuzz: ## Mutate frames for SECONDS (60) against the decoder and the coordinator
 	$(CARGO) run --package weir-fuzz -- fuzz/corpus/wire $(or $(SECONDS),60)
 
 .PHONY: check
-check: build ## What a reviewer runs: format, lints, docs, header, symbols, licences
+check: build ## What a reviewer runs: format, lints, docs, header, symbols, licences, install
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	$(CARGO) test --package weir --test header --quiet
 	scripts/check-symbols.sh $(LIBWEIR)
 	scripts/check-licences.sh
+	scripts/check-install.sh
 	@echo "check: all good"
 
 .PHONY: bench
@@ -61,23 +68,24 @@ bench: setup-test build ## Measure what Weir costs per call, and the engine
 	scripts/bench.sh
 
 .PHONY: install
-install: build ## Install library, command, headers, manual, completions, pkg-config file, modulefile
-	install -d $(bindir) $(incdir) $(pcdir) $(mandir) $(moddir) $(bashdir) $(zshdir) $(fishdir)
-	install -m 755 $(WEIR) $(bindir)/weir
-	install -m 755 $(LIBWEIR) $(libdir)/libweir.so
+install: build ## Install library, command, headers, manual, completions, pkg-config file, modulefile, service
+	install -d $(bindir) $(incdir) $(pcdir) $(mandir) $(moddir) $(bashdir) $(zshdir) $(fishdir) $(unitdir)
+	install -s -m 755 $(WEIR) $(bindir)/weir
+	install -s -m 755 $(LIBWEIR) $(libdir)/libweir.so
 	install -m 644 include/weir.h include/weir.f90 $(incdir)
 	$(WEIR) man $(mandir)
 	$(WEIR) completions bash >$(bashdir)/weir
 	$(WEIR) completions zsh >$(zshdir)/_weir
 	$(WEIR) completions fish >$(fishdir)/weir.fish
-	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' dist/weir.pc.in >$(pcdir)/weir.pc
-	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' dist/modulefile.in >$(moddir)/$(VERSION)
+	$(call placed,weir.pc.in,$(pcdir)/weir.pc)
+	$(call placed,modulefile.in,$(moddir)/$(VERSION))
+	$(call placed,weir-coordinator.service.in,$(unitdir)/weir-coordinator.service)
 
 .PHONY: uninstall
 uninstall: ## Remove what install put there
 	rm -f $(bindir)/weir $(libdir)/libweir.so $(incdir)/weir.h $(incdir)/weir.f90
 	rm -f $(pcdir)/weir.pc $(moddir)/$(VERSION) $(mandir)/weir.1 $(mandir)/weir-*.1
-	rm -f $(bashdir)/weir $(zshdir)/_weir $(fishdir)/weir.fish
+	rm -f $(bashdir)/weir $(zshdir)/_weir $(fishdir)/weir.fish $(unitdir)/weir-coordinator.service
 	-rmdir $(moddir) 2>/dev/null
 
 .PHONY: clean
