@@ -122,9 +122,10 @@ pub struct Desk<'a> {
 
 impl Desk<'_> {
     /// # Panics
-    /// When the job is not there: policies only hear of jobs that are.
+    /// When the job is not in a phase: policies only ask about those that are.
+    #[inline]
     pub fn job(&self, job: JobId) -> Job<'_> {
-        self.records.get(job).expect("the engine names only jobs that are there")
+        self.records.seated(job, self.seat(job))
     }
 
     /// A number for the job that is its own while its phase lasts, and small: no higher than the most
@@ -133,6 +134,7 @@ impl Desk<'_> {
     ///
     /// # Panics
     /// When the job is not in a phase.
+    #[inline]
     pub(crate) fn seat(&self, job: JobId) -> usize {
         match self.records.find(job) {
             Whereabouts::InPhase(seat) => seat,

@@ -11,7 +11,9 @@ use crate::engine::{JobId, JobInfo};
 pub struct Job<'a> {
     pub history: &'a History,
     phase: &'a Phase,
-    told: &'a Told,
+    id: JobId,
+    /// Of all jobs, so that only who asks looks there.
+    told: &'a [Told],
 }
 
 /// What a job has done up to now. A cache line, and no more.
@@ -122,13 +124,13 @@ impl Job<'_> {
 
     /// `β_i`.
     pub fn nodes(&self) -> u64 {
-        self.told.nodes
+        self.told[self.id.index()].nodes
     }
 
     /// `w_iter`: as given, or learnt: what the job has computed so far, and the I/O of its past
     /// phases as if alone, over the number of phases (eq. 2). Time spent waiting is not its own.
     pub fn w_iter_ns(&self) -> f64 {
-        if let Some(given_ns) = self.told.w_iter_ns {
+        if let Some(given_ns) = self.told[self.id.index()].w_iter_ns {
             return given_ns as f64;
         }
         let History { past, compute_ns, past_io_ns, .. } = self.history;
@@ -184,6 +186,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
+    #[inline]
     pub(crate) fn find(&self, job: JobId) -> Whereabouts {
         match self.seats.get(job.index()) {
             None | Some(&ABSENT) => Whereabouts::Absent,
@@ -198,9 +201,20 @@ impl Records {
             Whereabouts::Outside => &NO_PHASE,
             Whereabouts::InPhase(seat) => &self.phases[seat],
         };
-        Some(Job { history: &self.histories[job.index()], phase, told: &self.told[job.index()] })
+        Some(self.job(job, phase))
     }
 
+    /// A job in its phase.
+    #[inline]
+    pub(crate) fn seated(&self, job: JobId, seat: usize) -> Job<'_> {
+        self.job(job, &self.phases[seat])
+    }
+
+    fn job<'a>(&'a self, job: JobId, phase: &'a Phase) -> Job<'a> {
+        Job { history: &self.histories[job.index()], phase, id: job, told: &self.told }
+    }
+
+    #[inline]
     pub(crate) fn phase(&mut self, seat: usize) -> &mut Phase {
         &mut self.phases[seat]
     }

@@ -27,7 +27,7 @@ impl Line {
 }
 
 /// Of a group or of two halves of the tree.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 struct Match {
     /// The place of the winner; [`NOBODY`] where nobody plays.
     winner: Place,
@@ -43,7 +43,7 @@ const EMPTY: Match = Match { winner: NOBODY, until_ns: u64::MAX };
 
 /// Places that lie side by side and play one match: the lowest levels of a tree of pairs would each be somewhere
 /// else in memory, and that is what they would cost.
-const GROUP: usize = 8;
+const GROUP: usize = 4;
 
 /// One who plays. Of two equal values the lower order wins; then the lower job number.
 #[derive(Clone, Copy)]
@@ -120,18 +120,33 @@ impl Tournament {
         }
     }
 
-    /// Replays the matches of a place, up to the first whose result stays and is not about it:
-    /// nothing changes for those above.
+    /// Replays the matches of a place, up to the first that neither was nor is won by who plays there:
+    /// nothing changes for those above, but for when to look at them again.
     fn replay(&mut self, now_ns: u64, place: Place) {
         let mut node = self.leaves() + place as usize / GROUP;
         loop {
-            let before = self.matches[node];
+            let before = self.matches[node].winner;
             self.play(node, now_ns);
-            if node == 1 || (self.matches[node] == before && before.winner != place) {
-                break;
+            let Match { winner, until_ns } = self.matches[node];
+            if node == 1 {
+                return;
+            }
+            if winner == before && winner != place {
+                return self.look_by(until_ns, node);
             }
             self.advance(node ^ 1, now_ns);
             node /= 2;
+        }
+    }
+
+    /// Nobody above this match stands for longer than it does. A look too early does no harm.
+    fn look_by(&mut self, until_ns: u64, mut node: usize) {
+        while node > 1 {
+            node /= 2;
+            if self.matches[node].until_ns <= until_ns {
+                return;
+            }
+            self.matches[node].until_ns = until_ns;
         }
     }
 
@@ -174,21 +189,31 @@ impl Tournament {
     /// The group that begins at this place.
     fn among(&self, begin: usize, now_ns: u64) -> Match {
         let group = &self.players[begin..self.players.len().min(begin + GROUP)];
-        let playing = || group.iter().enumerate().filter(|(_, player)| player.plays);
-        let better = |a, b| if Player::beats(&group[a], &group[b], now_ns) { a } else { b };
-        let Some(best) = playing().map(|(index, _)| index).reduce(better) else { return EMPTY };
-        let others = playing().filter(|&(index, _)| index != best);
-        let until_ns = others.map(|(_, other)| group[best].overtaken_by_ns(other, now_ns)).min();
-        Match { winner: (begin + best) as Place, until_ns: until_ns.unwrap_or(u64::MAX) }
+        let mut best: Option<(usize, &Player)> = None;
+        for (index, player) in group.iter().enumerate().filter(|(_, player)| player.plays) {
+            if best.is_none_or(|(_, best)| player.beats(best, now_ns)) {
+                best = Some((index, player));
+            }
+        }
+        let Some((winner, best)) = best else { return EMPTY };
+        let mut until_ns = u64::MAX;
+        for (index, player) in group.iter().enumerate() {
+            if player.plays && index != winner {
+                until_ns = until_ns.min(best.overtaken_by_ns(player, now_ns));
+            }
+        }
+        Match { winner: (begin + winner) as Place, until_ns }
     }
 }
 
 impl Player {
+    #[inline]
     fn beats(&self, other: &Player, now_ns: u64) -> bool {
         let (own, others) = (self.line.at(now_ns), other.line.at(now_ns));
         own > others || (own == others && (self.order, self.job) < (other.order, other.job))
     }
 
+    #[inline]
     fn overtaken_by_ns(&self, other: &Player, now_ns: u64) -> u64 {
         let lead = self.line.at(now_ns) - other.line.at(now_ns);
         overtaken_at_ns(now_ns, lead, other.line.slope - self.line.slope)
