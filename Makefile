@@ -29,7 +29,7 @@ endef
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PREFIX=$(PREFIX) and DESTDIR say where install and uninstall work."
 
@@ -66,6 +66,11 @@ check: build ## What a reviewer runs: format, lints, docs, header, symbols, lice
 .PHONY: bench
 bench: setup-test build ## Measure what Weir costs per call, and the engine
 	scripts/bench.sh
+
+.PHONY: bench-sharing
+bench-sharing: setup-test build ## Measure what coordination is worth on limited storage (as root; half an hour)
+	benches/sharing/mix.py || [ $$? = 77 ]
+	benches/sharing/shares.py || [ $$? = 77 ]
 
 .PHONY: install
 install: build ## Install library, command, headers, manual, completions, pkg-config file, modulefile, service
