@@ -276,7 +276,9 @@ pub(super) fn enter() -> u64 {
     ticks()
 }
 
-/// The program is about to make a data call; a collective one that will be in the list is looked at.
+/// The program is about to make a data call; a collective one that will be in the list is looked at. Inlined: where the
+/// stack is must be read in the frame that makes the call.
+#[inline(always)]
 fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Place) -> u64 {
     let thread = Thread::current();
     let collective = class == Class::Collective || class == Class::Split;
