@@ -1,6 +1,6 @@
 //! `weir status`: who coordinates, who is in I/O and who waits.
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -41,9 +41,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let clear = if args.watch && std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
     loop {
         match ask(&choice, key.as_ref()).and_then(|answer| shown(&answer, args.json)) {
-            Ok(text) => print!("{clear}{text}"),
+            Ok(text) => output::print(&format!("{clear}{text}"))?,
             // While watching, a coordinator that goes is news and no reason to stop.
-            Err(error) if args.watch => println!("{clear}{error}"),
+            Err(error) if args.watch => output::print(&format!("{clear}{error}\n"))?,
             Err(error) => return Err(error),
         }
         if !args.watch {
@@ -83,10 +83,11 @@ fn text(status: &Value) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{} with policy {}, up {:.0} s\n{} jobs, {}/s now, {:.0} decisions/s, {} turned away, {} leases expired\n",
+        "{} with policy {}, up {:.0} s, on {}\n{} jobs, {}/s now, {:.0} decisions/s, {} turned away, {} leases expired\n",
         word(&status["coordinator"]),
         word(&status["policy"]),
         number(&status["up_s"]),
+        status["listens_on"].as_array().into_iter().flatten().map(word).collect::<Vec<_>>().join(", "),
         status["jobs"].as_array().map_or(0, Vec::len),
         bytes(number(&status["bandwidth_bytes_per_s"])),
         number(&status["decisions_per_s"]),
@@ -95,14 +96,14 @@ fn text(status: &Value) -> String {
     );
     let _ = writeln!(
         out,
-        "{:<28} {:<16} {:>5} {:>4} {:<10} {:>8} {:>6} {:>7} {:>10} {:>9}",
-        "JOB", "APPLICATION", "NODES", "SET", "STATE", "FOR", "SHARE", "PHASES", "MOVED", "HELD"
+        "{:<28} {:<16} {:>5} {:>4} {:<10} {:>8} {:>6} {:>7} {:>10} {:>9} {:>9}",
+        "JOB", "APPLICATION", "NODES", "SET", "STATE", "FOR", "SHARE", "PHASES", "MOVED", "HELD", "WAITED"
     );
     for job in status["jobs"].as_array().into_iter().flatten() {
         let share = number(&job["share"]);
         let _ = writeln!(
             out,
-            "{:<28} {:<16} {:>5} {:>4} {:<10} {:>7.1}s {:>6} {:>7} {:>10} {:>8.1}s",
+            "{:<28} {:<16} {:>5} {:>4} {:<10} {:>7.1}s {:>6} {:>7} {:>10} {:>8.1}s {:>8.1}s",
             word(&job["job"]),
             word(&job["application"]),
             job["nodes"].as_array().map_or(0, Vec::len),
@@ -113,6 +114,7 @@ fn text(status: &Value) -> String {
             number(&job["phases"]),
             bytes(number(&job["moved_bytes"]) + number(&job["phase_bytes"])),
             number(&job["held_s"]),
+            number(&job["waited_s"]),
         );
     }
     let _ = write!(out, "{}", places(status));
@@ -181,13 +183,14 @@ mod tests {
     fn a_status_is_shown_with_a_line_per_job() {
         let status = serde_json::json!({
             "coordinator": "job 4711 on node7", "policy": "set10", "up_s": 12.3, "refused": 0, "leases_expired": 1,
-            "bandwidth_bytes_per_s": 3.5e6, "decisions_per_s": 12.0,
+            "bandwidth_bytes_per_s": 3.5e6, "decisions_per_s": 12.0, "listens_on": ["unix:/run/a", "tcp://n:1"],
             "jobs": [{ "job": "4711", "application": "lammps", "nodes": [{}], "set": 1.0, "state": "in I/O",
-                       "state_s": 0.5, "share": 0.9, "phases": 3, "phase_bytes": 1024, "moved_bytes": 0, "held_s": 0.25 }],
+                       "state_s": 0.5, "share": 0.9, "phases": 3, "phase_bytes": 1024, "moved_bytes": 0, "held_s": 0.25,
+                       "waited_s": 0.5 }],
         });
         let text = text(&status);
         assert!(
-            text.starts_with("job 4711 on node7 with policy set10, up 12 s\n1 jobs, 3.3 MiB/s now"),
+            text.starts_with("job 4711 on node7 with policy set10, up 12 s, on unix:/run/a, tcp://n:1\n1 jobs, 3.3 MiB/s now"),
             "{text}"
         );
         let line = text.lines().last().unwrap();
