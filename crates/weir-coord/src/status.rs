@@ -132,7 +132,8 @@ fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Val
         "state": state,
         "state_s": seconds(since_ns),
         "share": share,
-        "set": (w_iter_ns > 0.0).then(|| (w_iter_ns * 1e-9).log10().round()),
+        // The sum makes a zero of a negative zero.
+        "set": (w_iter_ns > 0.0).then(|| (w_iter_ns * 1e-9).log10().round() + 0.0),
         "characteristic_time_s": w_iter_ns * 1e-9,
         "allocations": allocations.collect::<Vec<Value>>(),
         "phases": job.phases,
