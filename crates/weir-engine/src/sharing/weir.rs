@@ -140,6 +140,8 @@ impl Weir {
 #[derive(Default)]
 struct Ledger {
     standings: Vec<Standing>,
+    /// Of jobs that did not say what they can use.
+    reports: Vec<Reports>,
     jobs: u64,
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
@@ -153,7 +155,9 @@ struct Ledger {
     best_rate: f64,
 }
 
+/// A cache line: with many jobs, those that are touched are not in the cache.
 #[derive(Clone, Copy, Default)]
+#[repr(align(64))]
 struct Standing {
     stalled_ns: f64,
     /// Stalled since then, on top; `None` while served or computing.
@@ -162,6 +166,10 @@ struct Standing {
     /// `left^-e` as of the latest news.
     weight: f64,
     overdue: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Reports {
     /// While nobody else was served: how long, and how much was moved.
     alone_ns: f64,
     alone_bytes: f64,
@@ -174,8 +182,10 @@ impl Ledger {
     fn join(&mut self, job: JobId, now_ns: u64) {
         if self.standings.len() <= job.index() {
             self.standings.resize(job.index() + 1, Standing::default());
+            self.reports.resize(job.index() + 1, Reports::default());
         }
-        self.standings[job.index()] = Standing { reported_ns: now_ns, ..Standing::default() };
+        self.standings[job.index()] = Standing::default();
+        self.reports[job.index()] = Reports { reported_ns: now_ns, ..Reports::default() };
         self.jobs += 1;
     }
 
@@ -282,35 +292,41 @@ impl Ledger {
         let standing = &mut self.standings[job.index()];
         standing.stop_stall(desk.now_ns);
         standing.overdue = false;
-        standing.reported_bytes = 0;
+        if entry.told_cap().is_none() {
+            self.reports[job.index()].reported_bytes = 0;
+        }
     }
 
     /// The part of the bandwidth that the job can use: as told, or as seen next to the best.
     fn cap(&self, job: JobId, desk: &Desk) -> f64 {
-        let standing = &self.standings[job.index()];
-        match desk.job(job).told_cap() {
-            Some(cap) => cap,
-            None if standing.alone_ns < ENOUGH_NS => 1.0,
-            None => (CAP_ROOM * standing.alone_bytes / standing.alone_ns / self.best_rate).clamp(1e-6, 1.0),
+        if let Some(cap) = desk.job(job).told_cap() {
+            return cap;
         }
+        let Reports { alone_ns, alone_bytes, .. } = self.reports[job.index()];
+        if alone_ns < ENOUGH_NS {
+            return 1.0;
+        }
+        (CAP_ROOM * alone_bytes / alone_ns / self.best_rate).clamp(1e-6, 1.0)
     }
 
     /// Counts what was moved since the last report, if all that time nobody else was served: what a job moves
     /// beside others says as much of them, and to let in more of them for it would go on without end.
     fn learn_cap(&mut self, job: JobId, alone_since_ns: Option<u64>, desk: &Desk) {
         let entry = desk.job(job);
-        let alone = entry.told_cap().is_none().then_some(alone_since_ns).flatten();
-        let standing = &mut self.standings[job.index()];
-        let since_ns = standing.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
-        if alone.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
-            standing.alone_ns += (desk.now_ns - since_ns) as f64;
-            standing.alone_bytes += (entry.moved_bytes() - standing.reported_bytes) as f64;
-            if standing.alone_ns >= ENOUGH_NS {
-                self.best_rate = self.best_rate.max(standing.alone_bytes / standing.alone_ns);
+        if entry.told_cap().is_some() {
+            return;
+        }
+        let reports = &mut self.reports[job.index()];
+        let since_ns = reports.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
+        if alone_since_ns.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
+            reports.alone_ns += (desk.now_ns - since_ns) as f64;
+            reports.alone_bytes += (entry.moved_bytes() - reports.reported_bytes) as f64;
+            if reports.alone_ns >= ENOUGH_NS {
+                self.best_rate = self.best_rate.max(reports.alone_bytes / reports.alone_ns);
             }
         }
-        standing.reported_ns = desk.now_ns;
-        standing.reported_bytes = entry.moved_bytes();
+        reports.reported_ns = desk.now_ns;
+        reports.reported_bytes = entry.moved_bytes();
     }
 }
 
