@@ -57,6 +57,13 @@ pub(crate) struct Claim {
     pub(crate) holds: Option<bool>,
 }
 
+impl Claim {
+    /// One that what was run can tell.
+    pub(crate) fn new(text: &str, paper: &str, ours: String, holds: bool) -> Claim {
+        Claim { text: text.to_owned(), paper: paper.to_owned(), ours, holds: Some(holds) }
+    }
+}
+
 pub(crate) struct Context {
     pub(crate) quick: bool,
     pub(crate) seed: u64,

@@ -67,26 +67,20 @@ fn slack_claims(all: &Summary, summaries: &[Summary]) -> Vec<Claim> {
         gains.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), gain| (low.min(gain), high.max(gain)))
     };
     let (over_sio, over_hio) = (gain(Policy::Sio), gain(Policy::Hio));
-    let claim = |text: &str, paper: &str, ours, holds| Claim {
-        text: text.into(),
-        paper: paper.into(),
-        ours,
-        holds: Some(holds),
-    };
     vec![
-        claim(
+        Claim::new(
             "slack: no application later than under SIO",
             "-",
             format!("{} of {} later", all.later[slack], all.applications),
             all.later[slack] == 0,
         ),
-        claim(
+        Claim::new(
             "slack: mean never worse than SIO's in any case",
             "-",
             format!("{:+.1}% to {:+.1}%", over_sio.0, over_sio.1),
             over_sio.0 >= 0.0,
         ),
-        claim(
+        Claim::new(
             "slack: mean never worse than HIO's in any case",
             "-",
             format!(

@@ -178,39 +178,33 @@ fn claims(results: &[(&Experiment, &[Summary])]) -> Vec<Claim> {
     let (same, trials): (u64, u64) =
         writes.iter().fold((0, 0), |(same, trials), s| (same + s.same[hio], trials + s.trials()));
     let fasm = of("fig13").iter().map(|s| 100.0 * s.hio_best_over_nio).fold(f64::NEG_INFINITY, f64::max);
-    let claim = |text: &str, paper: &str, ours: String, holds| Claim {
-        text: text.into(),
-        paper: paper.into(),
-        ours,
-        holds: Some(holds),
-    };
     vec![
-        claim(
+        Claim::new(
             "figure 8: HIO is faster than NIO",
             "up to 34.1%",
             format!("up to {over_nio:.1}%"),
             over_nio > 25.0,
         ),
-        claim(
+        Claim::new(
             "figures 8 to 11: HIO is faster than SIO; at these shuffle shares Algorithm 1 falls back to SIO's order",
             "up to 15.2%",
             format!("up to {over_sio:.1}%"),
             over_sio > 1.0,
         ),
-        claim(
+        Claim::new(
             "figure 9: the shuffle's share grows with the request size",
             "0.7% to 5.6%",
             ends(&share),
             share.windows(2).all(|pair| pair[1] > pair[0]),
         ),
-        claim("figure 9: HIO's gain over NIO grows with it", "6.8% to 18.3%", ends(&by_size), grows),
-        claim(
+        Claim::new("figure 9: HIO's gain over NIO grows with it", "6.8% to 18.3%", ends(&by_size), grows),
+        Claim::new(
             "figure 12: a collective write under HIO is one under SIO",
             "do not distinguish a lot",
             format!("the same in {same} of {trials} trials"),
             same == trials,
         ),
-        claim(
+        Claim::new(
             "figure 13: HIO over NIO in one run; with equal requests equations (4) and (5) allow less than 50%",
             "up to 59.8%",
             format!("up to {fasm:.1}%"),

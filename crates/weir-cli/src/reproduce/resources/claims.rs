@@ -32,10 +32,6 @@ pub(super) fn claims(nodes: &Campaign, targets: &Campaign) -> Vec<Claim> {
     ]
 }
 
-fn claim(text: &str, paper: &str, ours: String, holds: bool) -> Claim {
-    Claim { text: text.to_owned(), paper: paper.to_owned(), ours, holds: Some(holds) }
-}
-
 fn gnc(allocator: Allocator) -> Run {
     Run::exact(Policy::TwoStep(allocator, Placer::Gnc))
 }
@@ -61,7 +57,7 @@ fn lemma_1(nodes: &Campaign, targets: &Campaign) -> Claim {
     let broken: usize = nodes.sets.iter().chain(&targets.sets).map(|set| set.lemma_broken).sum();
     let all = nodes.applications() + targets.applications();
     let ours = format!("{broken} exceptions among {all} applications");
-    claim("Lemma 1: n_sys <= n_perf", "all applications", ours, broken == 0)
+    Claim::new("Lemma 1: n_sys <= n_perf", "all applications", ours, broken == 0)
 }
 
 /// The placement against GC with every allocation but random, which the paper excepts.
@@ -76,13 +72,13 @@ fn gnc_is_near_gc(nodes: &Campaign) -> Claim {
     let range = least_and_most(above.iter().map(|s| s.mean));
     let typical = mean(&above.iter().map(|s| s.mean.abs()).collect::<Vec<_>>());
     let ours = format!("{}, {:.1} % apart on average", percent_range(range), typical * 100.0);
-    claim("GNC's slowdown is about GC's (Figure 5a)", "very little impact", ours, typical <= 0.05)
+    Claim::new("GNC's slowdown is about GC's (Figure 5a)", "very little impact", ours, typical <= 0.05)
 }
 
 fn rand_is_worse(nodes: &Campaign) -> Claim {
     let range = least_and_most(against_gc(nodes, Placer::Rand).iter().map(|s| s.mean));
     let holds = range.0 > 0.0;
-    claim("RandP is worse than GC (Figure 5b)", "not true for RandP", percent_range(range), holds)
+    Claim::new("RandP is worse than GC (Figure 5b)", "not true for RandP", percent_range(range), holds)
 }
 
 fn gc_balances_best(nodes: &Campaign) -> Claim {
@@ -99,13 +95,13 @@ fn gc_balances_best(nodes: &Campaign) -> Claim {
     let exceptions: Vec<&str> = Allocator::ALL.iter().filter(|a| !ordered(a)).map(|a| a.name()).collect();
     let except = if holds { String::new() } else { format!("; not with {}", exceptions.join(", ")) };
     let ours = format!("with BBA {gc:.2} < {gnc:.2} < {rand:.2}{except}");
-    claim("I/O-spread: GC < GNC < RandP (Figures 6 and 7)", "with every allocation", ours, holds)
+    Claim::new("I/O-spread: GC < GNC < RandP (Figures 6 and 7)", "with every allocation", ours, holds)
 }
 
 fn bba_is_fastest_alone(nodes: &Campaign) -> Claim {
     let range = least_and_most(nodes.by_load(gnc(Allocator::Bba), |m| m.slowdown_io).iter().map(|s| s.mean));
     let ours = format!("{} to {}", range.0, range.1);
-    claim("BBA's rho_io is 1 (Figure 8)", "1", ours, range == (1.0, 1.0))
+    Claim::new("BBA's rho_io is 1 (Figure 8)", "1", ours, range == (1.0, 1.0))
 }
 
 fn congestion(nodes: &Campaign, allocator: Allocator) -> Vec<Summary> {
@@ -118,7 +114,7 @@ fn bba_congests(nodes: &Campaign) -> Claim {
     let (slope, correlation) = linear(&points);
     let ours = format!("grows by {:.2} per 0.1 of load, correlation {correlation:.3}", slope / 10.0);
     let text = "BBA's rho_con grows linearly with the load (Figure 8)";
-    claim(text, "increases linearly", ours, correlation > 0.95)
+    Claim::new(text, "increases linearly", ours, correlation > 0.95)
 }
 
 fn linear(points: &[(f64, f64)]) -> (f64, f64) {
@@ -138,7 +134,7 @@ fn ta_congests_less(nodes: &Campaign) -> Claim {
     let [bba, ta, nsysa] = [Allocator::Bba, Allocator::Ta, Allocator::Nsysa].map(varies);
     let ours = format!("rho_con varies by {ta:.2} (TA), {nsysa:.2} (NSYSA), {bba:.2} (BBA)");
     let text = "The congestion of NSYSA and TA varies less with the load than BBA's (Figure 8)";
-    claim(text, "do not vary as much", ours, ta < bba && nsysa < bba)
+    Claim::new(text, "do not vary as much", ours, ta < bba && nsysa < bba)
 }
 
 fn mckp_is_worst(nodes: &Campaign) -> Claim {
@@ -148,7 +144,7 @@ fn mckp_is_worst(nodes: &Campaign) -> Claim {
     let holds = others.into_iter().all(|(_, run)| (0..mckp.len()).all(|i| worst(i, run)));
     let (least, most) = least_and_most(mckp.iter().map(|s| s.mean));
     let ours = format!("slowdown {least:.0} to {most:.0}");
-    claim("MCKP is worse than all others (Figure 8)", "worse than all", ours, holds)
+    Claim::new("MCKP is worse than all others (Figure 8)", "worse than all", ours, holds)
 }
 
 fn ta_is_bba(nodes: &Campaign, targets: &Campaign) -> Claim {
@@ -156,7 +152,7 @@ fn ta_is_bba(nodes: &Campaign, targets: &Campaign) -> Claim {
     let (same, all) =
         unsaturated.fold((0, 0), |(same, all), set| (same + usize::from(set.ta_is_bba), all + 1));
     let ours = format!("the same in {same} of {all} sets");
-    claim("TA is BBA where I/O-load(pi_perf) <= 1", "always", ours, same == all)
+    Claim::new("TA is BBA where I/O-load(pi_perf) <= 1", "always", ours, same == all)
 }
 
 fn ta_idles_less(nodes: &Campaign) -> Claim {
@@ -166,14 +162,14 @@ fn ta_idles_less(nodes: &Campaign) -> Claim {
     let ours = format!("{} above load {HIGH}, {} below {LOW}", percent_range(high), percent_range(low));
     let holds = high.1 < 0.0 && low.0.abs().max(low.1.abs()) < 0.02;
     let text = "TA's Machine-Idletime is BBA's at low load and better at larger (Figure 9)";
-    claim(text, "real difference at larger load", ours, holds)
+    Claim::new(text, "real difference at larger load", ours, holds)
 }
 
 fn ta_is_as_fast_as_bba(nodes: &Campaign) -> Claim {
     let above = nodes.above(gnc(Allocator::Ta), gnc(Allocator::Bba), slowdown);
     let range = least_and_most(above.iter().map(|s| s.mean));
     let text = "TA's Mean-I/O-SlowDown is about BBA's (Figure 8; not worse by more than a tenth)";
-    claim(text, "similar", percent_range(range), range.1 < 0.1)
+    Claim::new(text, "similar", percent_range(range), range.1 < 0.1)
 }
 
 fn static_idles_little(nodes: &Campaign) -> Claim {
@@ -181,7 +177,7 @@ fn static_idles_little(nodes: &Campaign) -> Claim {
     let last = above[above.len() - 1];
     let ours = format!("{:+.1} % of BBA's at load {:.2}", last.mean * 100.0, last.load);
     let text = "Static has a good Machine-Idletime when the load is high (Figure 9)";
-    claim(text, "good", ours, last.mean < 0.0)
+    Claim::new(text, "good", ours, last.mean < 0.0)
 }
 
 fn robust(nodes: &Campaign) -> Claim {
@@ -193,7 +189,7 @@ fn robust(nodes: &Campaign) -> Claim {
     let (least, most) = range(ta);
     let ours = format!("TA {}, weir {}", percent_range((least, most)), percent_range(range(Policy::Weir)));
     let text = "General curves instead of exact ones cost TA less than 1 % (Figure 11)";
-    claim(text, "below 1 %", ours, least.abs().max(most) < 0.01)
+    Claim::new(text, "below 1 %", ours, least.abs().max(most) < 0.01)
 }
 
 fn ta_idles_less_in_general(nodes: &Campaign) -> Claim {
@@ -201,7 +197,7 @@ fn ta_idles_less_in_general(nodes: &Campaign) -> Claim {
     let above = nodes.above(general(Allocator::Ta), general(Allocator::Bba), idletime);
     let high = least_and_most(above.iter().filter(|s| s.load > HIGH).map(|s| s.mean));
     let text = "With general curves TA still idles less than BBA at larger load (Figure 11b)";
-    claim(text, "TA is the best", percent_range(high), high.1 < 0.0)
+    Claim::new(text, "TA is the best", percent_range(high), high.1 < 0.0)
 }
 
 fn weir_is_better_in_general(nodes: &Campaign) -> Claim {
@@ -212,7 +208,7 @@ fn weir_is_better_in_general(nodes: &Campaign) -> Claim {
     let (slowdown, idletime) = (against_exact_ta(slowdown), against_exact_ta(idletime));
     let ours = format!("slowdown {}, idle time {}", percent_range(slowdown), percent_range(idletime));
     let text = "weir with general curves is better than TA with exact ones at every load";
-    claim(text, "ours, not in the paper", ours, slowdown.1 < 0.0 && idletime.1 < 0.0)
+    Claim::new(text, "ours, not in the paper", ours, slowdown.1 < 0.0 && idletime.1 < 0.0)
 }
 
 fn targets_are_alike(nodes: &Campaign, targets: &Campaign) -> Claim {
@@ -225,7 +221,7 @@ fn targets_are_alike(nodes: &Campaign, targets: &Campaign) -> Claim {
     let range = least_and_most(pairs);
     let text =
         "Storage targets give slowdowns like those of I/O nodes (Figure 13; other curves than the paper's)";
-    claim(text, "below 5 % apart", percent_range(range), range.0.abs().max(range.1) < 0.05)
+    Claim::new(text, "below 5 % apart", percent_range(range), range.0.abs().max(range.1) < 0.05)
 }
 
 fn weir_is_better(label: &str, campaign: &Campaign) -> Claim {
@@ -241,7 +237,7 @@ fn weir_is_better(label: &str, campaign: &Campaign) -> Claim {
         format!("against {name}: slowdown {slowdown}, idle time {idletime}")
     };
     let ours = compared.iter().map(text).collect::<Vec<_>>().join("; ");
-    claim(
+    Claim::new(
         &format!("weir is better than TA and BBA at every load ({label})"),
         "ours, not in the paper",
         ours,
