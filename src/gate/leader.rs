@@ -4,7 +4,7 @@
 use super::desk::Answer;
 use super::page::{CLOSED, OPEN, Page, SILENT_NS, Sum};
 use super::watch::{Change, Watch};
-use super::{Presence, explain, note};
+use super::{Presence, explain, note, speak_up};
 use crate::config;
 use crate::measure;
 use crate::profile;
@@ -131,10 +131,12 @@ fn lead(presence: &Presence) {
             page.set_credit(OPEN);
             while !LEAVING.load(Acquire) {
                 page.beat_ns.store(now_ns(), Release);
+                speak_up(page);
                 std::thread::sleep(BETWEEN);
             }
         }
     }
+    speak_up(page);
 }
 
 /// Where the coordinator is, and who asks.
@@ -202,6 +204,7 @@ impl Leader {
             self.page.beat_ns.store(now, Release);
             if now >= roll_call_ns {
                 self.page.call_roll();
+                speak_up(self.page);
                 roll_call_ns = now + ROLL_CALL_NS;
             }
             let sum = self.page.sum();

@@ -322,12 +322,24 @@ pub(crate) fn forget() {
     leader::forget();
 }
 
+/// Why there is no coordination, until it is said, once per process.
+static UNSAID: Mutex<Option<String>> = Mutex::new(None);
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Says once per process why there is no coordination, and keeps it for the profile.
+/// Keeps for the profile why there is no coordination, and says it.
 fn explain(page: &page::Page, reason: &str) {
     measure::with_header(|header| header.gate_note.set(reason));
-    if page.is_home.load(Acquire) == 1 && !SAID.swap(true, Relaxed) {
+    if !SAID.swap(true, Relaxed) {
+        *UNSAID.lock().unwrap_or_else(|e| e.into_inner()) = Some(reason.into());
+    }
+    speak_up(page);
+}
+
+/// Says what is to be said, on the node of rank 0, which may come later than the reason.
+fn speak_up(page: &page::Page) {
+    if page.is_home.load(Acquire) == 1
+        && let Some(reason) = UNSAID.lock().unwrap_or_else(|e| e.into_inner()).take()
+    {
         config::say(&format!("no coordination: {reason}; the program runs on by itself"));
     }
 }
