@@ -99,33 +99,39 @@ pub(crate) fn is_alive(pid: i32) -> bool {
 }
 
 /// What comes out of a process, line by line, with the time at which it came.
-#[derive(Clone)]
-struct Lines(Arc<(Mutex<Vec<(Instant, String)>>, Condvar)>);
+#[derive(Clone, Default)]
+struct Lines(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    lines: Mutex<Vec<(Instant, String)>>,
+    more: Condvar,
+}
 
 impl Lines {
     fn of(from: impl Read + Send + 'static) -> (Lines, std::thread::JoinHandle<()>) {
-        let lines = Lines(Arc::default());
+        let lines = Lines::default();
         let mine = lines.clone();
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned();
-                mine.0.0.lock().unwrap().push((Instant::now(), line));
-                mine.0.1.notify_all();
+                mine.0.lines.lock().unwrap().push((Instant::now(), line));
+                mine.0.more.notify_all();
             }
         });
         (lines, reader)
     }
 
     fn text(&self) -> String {
-        self.0.0.lock().unwrap().iter().map(|(_, line)| format!("{line}\n")).collect()
+        self.0.lines.lock().unwrap().iter().map(|(_, line)| format!("{line}\n")).collect()
     }
 
     fn first_since(&self, since: Instant, limit: Duration, fits: impl Fn(&str) -> bool) -> Option<Instant> {
         let find = |lines: &Vec<(Instant, String)>| {
             lines.iter().find(|(at, line)| *at >= since && fits(line)).map(|(at, _)| *at)
         };
-        let guard = self.0.0.lock().unwrap();
-        let guard = self.0.1.wait_timeout_while(guard, limit, |lines| find(lines).is_none()).unwrap().0;
+        let guard = self.0.lines.lock().unwrap();
+        let guard = self.0.more.wait_timeout_while(guard, limit, |lines| find(lines).is_none()).unwrap().0;
         find(&guard)
     }
 }
