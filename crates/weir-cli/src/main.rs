@@ -28,8 +28,8 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run an MPI program with its I/O measured
-    Run(run::Args),
+    /// Run an MPI program with its I/O measured, taking turns with others
+    Run(Box<run::Args>),
     /// Say in ten seconds what a job's I/O was like
     Report(report::Args),
     /// Find out what Weir sees on this machine, or why it sees nothing of a program

@@ -170,7 +170,7 @@ fn best_cut(gaps_ns: &[u64], io_ns: u64) -> Option<usize> {
 /// cuts are compared by it, and a mathematical library that computes better would be one more for every
 /// program to load.
 fn rough_log2(gap_ns: u64) -> f64 {
-    const MANTISSA: f64 = (1u64 << f64::MANTISSA_DIGITS - 1) as f64;
+    const MANTISSA: f64 = (1u64 << (f64::MANTISSA_DIGITS - 1)) as f64;
     (gap_ns.max(1) as f64).to_bits() as f64 / MANTISSA - (f64::MAX_EXP - 1) as f64
 }
 

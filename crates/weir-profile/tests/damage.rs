@@ -46,10 +46,7 @@ fn each_damage_has_its_reason() {
     assert!(header(offset_of!(Header, blocks), u64::MAX).ends_with("more than a record can hold"));
     let lane = |offset: usize, value: u64| header(lane_at(1) + offset, value);
     assert_eq!(lane(offset_of!(Lane, bursts.count), 513), "damaged record: 513 bursts, 512 at most");
-    assert_eq!(
-        lane(offset_of!(Lane, collectives.count), 65),
-        "damaged record: 65 collectives, 64 at most"
-    );
+    assert_eq!(lane(offset_of!(Lane, collectives.count), 65), "damaged record: 65 collectives, 64 at most");
     assert_eq!(lane(offset_of!(Lane, series.shift), 64), "damaged record: series bins of 2^64 ticks");
     assert_eq!(Record::parse(&[]).err().unwrap(), "not a Weir record: 0 bytes long");
 }
