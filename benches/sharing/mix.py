@@ -23,7 +23,7 @@ from common import workplace
 
 MIB = 1 << 20
 RANKS = 2
-LAUNCH_SECONDS = 6  # nine jobs on two idle cores need about two
+LAUNCH_SECONDS = 5  # nine jobs on two idle cores need about two
 Class = namedtuple("Class", "name count w_iter_s request_bytes")
 Job = namedtuple("Job", "name file first_s compute_s volume_bytes request_bytes")
 # What a job did within a window.
@@ -42,8 +42,9 @@ def parse_arguments():
     parser.add_argument("--low", type=int, default=5)
     parser.add_argument("--times", default="2,5,10", help="characteristic times of the three classes, in seconds")
     parser.add_argument("--requests", default="1,2,4", help="MiB a rank writes per call, of the three classes")
-    parser.add_argument("--begin", type=float, default=10, help="seconds after the start that the window begins")
-    parser.add_argument("--window", type=float, default=30, help="its length in seconds")
+    parser.add_argument("--begin", type=float, default=7, help="seconds after the start that the window begins")
+    parser.add_argument("--window", type=float, default=20, help="its length in seconds")
+    parser.add_argument("--phase-gap", help="WEIR_PHASE_GAP for the jobs [default: as learnt]")
     parser.add_argument("--seed", type=int, default=1, help="of the first repetition")
     parser.add_argument("--strangers", action="store_true", help="nothing is known of the jobs from earlier runs")
     parser.add_argument("--log", type=pathlib.Path, help="directory for what every job printed")
@@ -95,9 +96,9 @@ def lines_of(process, what):
 
 def alone_s(mpi, job, binary):
     """How long the job's phase takes when nobody else is there: the median of three after a first."""
-    pause_s = 0.5
+    pause_s = 0.4
     begin = time.monotonic() + 1
-    end = begin + 4 * (pause_s + 1.3 * job.volume_bytes / 1e6 / ARGUMENTS.rate) + 0.3
+    end = begin + 4 * (pause_s + 1.2 * job.volume_bytes / 1e6 / ARGUMENTS.rate) + 0.3
     quiet = job._replace(first_s=0, compute_s=pause_s)
     lines = lines_of(start(mpi, RANKS, {}, command(quiet, binary, begin, end)), f"{job.name} alone")
     phases = [b - a for word, a, b in lines if word == "phase" and b < end]
@@ -145,6 +146,8 @@ def run_mix(work, mpi, binary, jobs, alone, policy):
         processes = []
         for job, io_s in zip(jobs, alone):
             mine = settings_of(work, job, binary, io_s) if settings else {}
+            if settings and ARGUMENTS.phase_gap:
+                mine["WEIR_PHASE_GAP"] = ARGUMENTS.phase_gap
             processes.append(start(mpi, RANKS, {**settings, **mine}, command(job, binary, begin, window[1] + 0.1)))
         printed = [lines_of(process, f"{job.name} under {policy}") for job, process in zip(jobs, processes)]
     if ARGUMENTS.log:
