@@ -107,9 +107,14 @@ impl Desk {
         }
     }
 
-    /// The leader starts: what was asked of another is forgotten.
+    /// A leader starts: what another had sent is asked again.
     pub(super) fn open(&self) {
-        self.state.store(FREE, Release);
+        let next = |state| match state {
+            SENT => Some(ASKED),
+            ABANDONED => Some(FREE),
+            _ => None,
+        };
+        let _ = self.state.fetch_update(AcqRel, Acquire, next);
     }
 
     /// The leader passes on what lies on the desk.

@@ -22,7 +22,7 @@ const STRIPING_FACTOR: &CStr = c"striping_factor";
 const START_IODEVICE: &CStr = c"start_iodevice";
 
 /// How long the creation of a file waits for an answer.
-const LIMIT: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_millis(250);
 
 /// What of an answer is handed on: request, aggregators, stripes, number of targets, targets.
 type Told = [u32; 4 + TARGETS];

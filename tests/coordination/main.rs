@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod directory;
+mod hints;
 mod input;
 mod kills;
 mod limits;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         programs::list(),
         limits::list(),
         input::list(),
+        hints::list(),
     ]
     .into_iter()
     .flatten()
