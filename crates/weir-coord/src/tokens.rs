@@ -1,8 +1,8 @@
 //! Bandwidth tokens: while several jobs are in I/O, the bytes they move follow their shares.
 //!
 //! This is start-time fair queueing with credits in place of a queue. Every job has a *tag*: the bytes
-//! it has spent, each divided by the share it had then. Jobs with equal tags have had what their shares
-//! say. The job with the lowest tag among those that are busy sets the *virtual time*; everybody may spend
+//! it has spent, each divided by its share. Jobs with equal tags have had what their shares
+//! say. When a share changes, what the job is ahead of the others stays the same in bytes. The job with the lowest tag among those that are busy sets the *virtual time*; everybody may spend
 //! up to the tag `virtual time + lead` and then waits for the slowest. So nothing needs to be known of the storage's
 //! bandwidth: whoever is behind is never stopped, and its own pace is what lets the others go on.
 //!
@@ -26,10 +26,10 @@ use weir_engine::engine::JobId;
 pub const UNLIMITED: u64 = u64::MAX;
 
 /// How far ahead of the slowest a job may run, as time of the whole storage.
-pub const LEAD_NS: u64 = 10_000_000;
+pub const LEAD_NS: u64 = 50_000_000;
 
 /// A job whose last request ended this long ago is not busy. Shorter pauses are part of doing I/O.
-pub const IDLE_NS: u64 = 5_000_000;
+pub const IDLE_NS: u64 = 10_000_000;
 
 /// The lead while nothing is known of the storage, and the least lead there is.
 const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
@@ -44,8 +44,9 @@ pub struct Tokens {
     accounts: BTreeMap<JobId, Account>,
     /// Of jobs that left in debt: their tags, and the shares that these were reckoned with.
     debts: BTreeMap<JobId, (f64, f64)>,
-    /// Replaces everybody's own share.
-    common_share: Option<f64>,
+    /// Everybody has the same share, whatever it is: only how shares compare matters here.
+    all_alike: bool,
+    common_share: f64,
     /// The virtual time: never goes back.
     virtual_bytes: f64,
     meter: Meter,
@@ -81,7 +82,7 @@ impl Tokens {
         let account = Account {
             share,
             progress,
-            tag_bytes: self.virtual_bytes + owed_bytes / share,
+            tag_bytes: self.virtual_bytes + owed_bytes / if self.all_alike { 1.0 } else { share },
             free_bytes: 0.0,
             busy: true,
             active_ns: now_ns,
@@ -107,7 +108,7 @@ impl Tokens {
         self.unsettled = true;
         // What was spent while nobody else was busy is owed to nobody.
         if self.contested && account.tag_bytes > self.virtual_bytes {
-            let share = self.common_share.unwrap_or(account.share);
+            let share = account.weight(self.all_alike);
             self.debts.insert(job, (account.tag_bytes, share));
         }
     }
@@ -127,18 +128,37 @@ impl Tokens {
         debt.map_or(0.0, |(tag_bytes, share)| (tag_bytes - self.virtual_bytes).max(0.0) * share)
     }
 
+    /// What the job is ahead it stays ahead, in bytes: shares change whenever somebody comes or goes.
     pub fn set_share(&mut self, job: JobId, share: f64) {
+        self.tell_apart();
         if let Some(account) = self.accounts.get_mut(&job) {
-            account.share = share.max(LEAST_SHARE);
-            self.common_share = None;
+            let share = share.max(LEAST_SHARE);
+            account.reckon(self.virtual_bytes, account.share, share);
+            account.share = share;
             self.unsettled = true;
         }
     }
 
     /// Everybody has this share, until somebody is given one of its own.
     pub fn set_all_shares(&mut self, share: f64) {
-        self.common_share = Some(share.max(LEAST_SHARE));
+        if !self.all_alike {
+            self.all_alike = true;
+            let virtual_bytes = self.virtual_bytes;
+            self.accounts.values_mut().for_each(|account| account.reckon(virtual_bytes, account.share, 1.0));
+        }
+        self.common_share = share.max(LEAST_SHARE);
         self.unsettled = true;
+    }
+
+    /// Everybody has a share of its own from now on.
+    fn tell_apart(&mut self) {
+        if self.all_alike {
+            self.all_alike = false;
+            for account in self.accounts.values_mut() {
+                account.share = self.common_share;
+                account.reckon(self.virtual_bytes, 1.0, account.share);
+            }
+        }
     }
 
     /// What the job has done so far in its phase. What went back is taken as no progress.
@@ -150,7 +170,7 @@ impl Tokens {
         let free_bytes = account.free_bytes.min(spent_bytes as f64);
         account.free_bytes -= free_bytes;
         self.meter.free_bytes += free_bytes;
-        let share = self.common_share.unwrap_or(account.share);
+        let share = account.weight(self.all_alike);
         account.tag_bytes += (spent_bytes as f64 - free_bytes) / share;
         if !progress.is_busy() {
             self.fades_ns = self.fades_ns.or(Some(now_ns + IDLE_NS));
@@ -187,7 +207,7 @@ impl Tokens {
         let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
         // Who is idle hears when it is busy again: a report is enough, and nothing is lost meanwhile.
         for (&job, account) in self.accounts.iter_mut().filter(|(_, account)| account.busy) {
-            let share = self.common_share.unwrap_or(account.share);
+            let share = account.weight(self.all_alike);
             let tag_bytes = account.tag_now(self.virtual_bytes);
             let paid_bytes = ((self.virtual_bytes + lead_bytes - tag_bytes) * share).max(0.0);
             let allowed_bytes = (paid_bytes + account.free_bytes).ceil();
@@ -209,7 +229,7 @@ impl Tokens {
             account.busy &= account.progress.is_busy() || now_ns < account.active_ns + IDLE_NS;
             if account.busy {
                 busy += 1;
-                share_sum += self.common_share.unwrap_or(account.share);
+                share_sum += account.weight(self.all_alike);
             }
             if account.busy && !account.progress.is_busy() {
                 let fades_ns = account.active_ns + IDLE_NS;
@@ -227,21 +247,28 @@ impl Tokens {
 
     /// Those who wait need not pay for these bytes, by their shares. What was given before is forfeited.
     fn give(&mut self, free_bytes: f64) {
-        let share = |account: &Account| self.common_share.unwrap_or(account.share);
+        let share = |account: &Account| account.weight(self.all_alike);
         let waiting = self.accounts.values().filter(|account| account.progress.is_waiting());
         let share_sum: f64 = waiting.map(share).sum();
         for account in self.accounts.values_mut() {
-            let part = if account.progress.is_waiting() {
-                self.common_share.unwrap_or(account.share) / share_sum
-            } else {
-                0.0
-            };
+            let part =
+                if account.progress.is_waiting() { account.weight(self.all_alike) / share_sum } else { 0.0 };
             account.free_bytes = free_bytes * part;
         }
     }
 }
 
 impl Account {
+    /// What its bytes are divided by.
+    fn weight(&self, all_alike: bool) -> f64 {
+        if all_alike { 1.0 } else { self.share }
+    }
+
+    /// Its bytes are divided by another share from now on.
+    fn reckon(&mut self, virtual_bytes: f64, before: f64, after: f64) {
+        self.tag_bytes = virtual_bytes + (self.tag_bytes - virtual_bytes) * before / after;
+    }
+
     /// A report came: if the job was idle, what it did not use while it was is forgotten.
     /// What has just completed counts as being busy, like what goes on.
     fn wake(&mut self, now_ns: u64, virtual_bytes: f64, news: bool) {
