@@ -322,7 +322,9 @@ struct Meter {
     rate_is_contested: bool,
 }
 
-const WINDOW_NS: u64 = 200_000_000;
+/// Storages serve in fits and starts; a window is long enough that these do not look like room, and half as long
+/// while a job is alone.
+const WINDOW_NS: u64 = 1_000_000_000;
 const LONGEST_WINDOW_NS: u64 = 5_000_000_000;
 const WINDOW_STEPS: u32 = 16;
 
@@ -339,7 +341,8 @@ impl Meter {
     fn look(&mut self, now_ns: u64, contested: bool, limited: bool) -> Option<f64> {
         self.limited |= limited;
         let elapsed_ns = now_ns.saturating_sub(self.began_ns);
-        let is_full = elapsed_ns >= WINDOW_NS && self.steps >= WINDOW_STEPS;
+        let window_ns = if self.contested { WINDOW_NS } else { WINDOW_NS / 2 };
+        let is_full = elapsed_ns >= window_ns && self.steps >= WINDOW_STEPS;
         let is_over = is_full || elapsed_ns >= LONGEST_WINDOW_NS;
         if contested == self.contested && !is_over {
             return None;
