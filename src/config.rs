@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_gate_may_be_for_some_paths_only() {
-        let (config, complaints) = parse_one("WEIR_GATE", "all:/scratch:/work/*");
+        let (config, complaints) = parse_one("WEIR_GATE", "all:/scratch:/projects/*");
         assert_eq!((config.gate, config.gate_paths.len(), complaints.len()), (Gate::All, 2, 0));
     }
 

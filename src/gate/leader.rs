@@ -143,7 +143,12 @@ fn lead(presence: &Presence) {
 fn introduction() -> Result<(Way, Identity), String> {
     let way = config::coordinator_way()?;
     let own = profile::identity();
-    let (_, habits) = history();
+    let habits = history().and_then(|(history, key)| {
+        history.look_up(&key).unwrap_or_else(|reason| {
+            config::say_verbose(|| reason);
+            None
+        })
+    });
     let here = profile::ranks_on_this_node().unwrap_or(own.nprocs).max(1);
     let identity = Identity {
         job: own.job.clone(),
@@ -158,17 +163,13 @@ fn introduction() -> Result<(Way, Identity), String> {
     Ok((way, identity))
 }
 
-fn history() -> (Option<(History, Key)>, Option<Habits>) {
+/// Where what is known of this program stands.
+fn history() -> Option<(History, Key)> {
     let own = profile::identity();
     let executable = std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned();
     let key = Key { application: own.application.clone(), executable, ranks: own.nprocs };
-    let Some(directory) = weir_coord::history::default_directory() else { return (None, None) };
-    let history = History::in_directory(directory);
-    let habits = history.look_up(&key).unwrap_or_else(|reason| {
-        config::say_verbose(|| reason);
-        None
-    });
-    (Some((history, key)), habits)
+    let directory = weir_coord::history::default_directory()?;
+    Some((History::in_directory(directory), key))
 }
 
 struct Leader {
@@ -248,7 +249,7 @@ impl Leader {
         let change = self.watch.end(&self.page.sum());
         self.tell(change, &Sum::default());
         if self.page.is_home.load(Acquire) == 1
-            && let (Some((history, key)), _) = history()
+            && let Some((history, key)) = history()
         {
             let habits = Habits {
                 phases: self.watch.phases(),

@@ -171,7 +171,7 @@ fn join() -> Option<&'static Presence> {
             HELD_BACK.store(NOTHING, Release);
             note(|counts| &counts.opens, 1);
             if identity.rank == 0 {
-                config::say(&format!("no coordination: {reason}; the program runs on by itself"));
+                say_alone(&reason);
             }
             None
         }
@@ -340,6 +340,10 @@ fn speak_up(page: &page::Page) {
     if page.is_home.load(Acquire) == 1
         && let Some(reason) = UNSAID.lock().unwrap_or_else(|e| e.into_inner()).take()
     {
-        config::say(&format!("no coordination: {reason}; the program runs on by itself"));
+        say_alone(&reason);
     }
+}
+
+fn say_alone(reason: &str) {
+    config::say(&format!("no coordination: {reason}; the program runs on by itself"));
 }

@@ -4,6 +4,7 @@
 //! the phase began. A request may start while less was spent than the credit says, however long it is.
 
 use super::desk::Desk;
+use crate::profile;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -232,9 +233,7 @@ impl Slot {
 
 /// `T` by a signal, `t` by a debugger.
 fn is_stopped(pid: u32) -> bool {
-    let about = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name stands in parentheses and may contain anything.
-    about.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+    matches!(profile::stat_field(pid, 0), Some('T' | 't'))
 }
 
 /// The page as one process has it. It stays mapped: another thread may be waiting in it.

@@ -213,7 +213,7 @@ fn start_ticks_of(process: u32) -> Option<u64> {
 }
 
 /// A field of `/proc/<process>/stat`, counted from the state (0) on: 1 is the parent, 19 the start time.
-fn stat_field<T: std::str::FromStr>(process: u32, index: usize) -> Option<T> {
+pub(crate) fn stat_field<T: std::str::FromStr>(process: u32, index: usize) -> Option<T> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(index)?.parse().ok()
 }

@@ -3,7 +3,7 @@
 mod identity;
 mod signals;
 
-pub(crate) use identity::{Identity, rank_from_environment, ranks_on_this_node};
+pub(crate) use identity::{Identity, rank_from_environment, ranks_on_this_node, stat_field};
 pub(crate) use signals::watch as watch_signals;
 
 use crate::clock::{self, Moment};

@@ -1,25 +1,12 @@
 /* While the gate is in use: closes every descriptor that was not there before its first I/O, leaves a child behind
  * that outlives it, and has children that close all they have and run other programs. */
 #define _GNU_SOURCE
-#include "tally.h"
+#include "append.h"
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 1024 };
-
-static int rank;
-
-static void put(const char *stem, int times)
-{
-    char name[64];
-    int fd;
-    snprintf(name, sizeof name, "%s.%d.dat", stem, rank);
-    fd = open(name, O_CREAT | O_WRONLY | O_APPEND, 0644);
-    while (times-- > 0)
-        REQUIRE(write(fd, "0123456789", 10) == 10);
-    close(fd);
-}
 
 static void put_mpi(const char *name, int bytes)
 {

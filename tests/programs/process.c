@@ -1,24 +1,11 @@
 /* fork, vfork, system(), popen() and every form of exec, inside an MPI program: what children do is
  * theirs and changes nothing of what the rank is said to have done. */
 #define _GNU_SOURCE
-#include "tally.h"
+#include "append.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int rank;
-
-static void put(const char *stem, int times)
-{
-    char name[64];
-    int fd;
-    snprintf(name, sizeof name, "%s.%d.dat", stem, rank);
-    fd = open(name, O_CREAT | O_WRONLY | O_APPEND, 0644);
-    while (times-- > 0)
-        REQUIRE(write(fd, "0123456789", 10) == 10);
-    close(fd);
-}
 
 /* Replaces the process by `shell`, in one of the forms there are; comes back when there is no such program.
  * The shell fails unless it gets its arguments whole and, where one is passed, the environment. */
