@@ -96,7 +96,8 @@ impl Service {
         };
         if config.listen.is_empty() {
             let directory = default_directory();
-            return match Office::take(&directory, None, &settings)? {
+            let waker = Waker::new().map_err(|error| format!("cannot coordinate: {error}"))?;
+            return match Office::take(&directory, None, &settings, waker)? {
                 Some(office) => Ok(Service::Elected(office, directory)),
                 None => {
                     Err(format!("somebody coordinates in {} already; see weir status", directory.display()))

@@ -9,7 +9,6 @@ use crate::auth::{self, Key, Nonce};
 use crate::errands::Errands;
 use crate::socket::{Channel, Input, Interest, Poller, Ready, Stream, Waker, now_ns};
 use crate::wire::{FileInfo, Message, Part, Progress};
-use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 /// Who the job is; the same for all nodes but for `host`, `pid` and `ranks`.
@@ -155,10 +154,16 @@ impl Client {
         if is_tcp && self.key.is_none() {
             return Err(format!("cannot reach the coordinator at {address}: TCP needs a key"));
         }
-        let channel = Channel::new(Stream::connect(address).map_err(failed)?);
-        self.poller.add(&channel.stream, SOCKET, Interest::READ).map_err(failed)?;
-        self.link = Link::Greeting { channel, since_ns: now_ns(), proof: None };
-        if !is_tcp {
+        self.greet(Stream::connect(address).map_err(failed)?).map_err(failed)
+    }
+
+    /// As [`Client::connect`], with a connection that there is. A TCP peer has to prove itself first.
+    pub(crate) fn greet(&mut self, stream: Stream) -> std::io::Result<()> {
+        self.hang_up();
+        let is_trusted = !matches!(stream, Stream::Tcp(_));
+        self.poller.add(&stream, SOCKET, Interest::READ)?;
+        self.link = Link::Greeting { channel: Channel::new(stream), since_ns: now_ns(), proof: None };
+        if is_trusted {
             let hello = self.hello();
             self.send(&hello);
         }
@@ -264,6 +269,7 @@ impl Client {
     /// Tells the coordinator that no more will come, and closes.
     pub fn bye(&mut self) {
         self.send(&Message::Bye {});
+        self.flush();
         self.hang_up();
     }
 
@@ -282,8 +288,18 @@ impl Client {
     /// Sends, receives and keeps the lease; waits until something happens, somebody wakes it, or `timeout`
     /// is over. What changed is handed to `hear`.
     pub fn step(&mut self, timeout: Duration, hear: &mut dyn FnMut(Word)) {
-        let now = now_ns();
-        let wait_ns = self.deadline_ns().saturating_sub(now);
+        self.flush();
+        match self.channel() {
+            Some(Channel { stream: Stream::Own(_), .. }) => self.receive(),
+            _ => self.wait(timeout),
+        }
+        self.keep_time(now_ns());
+        self.flush();
+        self.words.drain(..).for_each(hear);
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
         let timeout = timeout.min(Duration::from_nanos(wait_ns));
         self.ready.clear();
         if let Err(error) = self.poller.wait(timeout, &mut self.ready) {
@@ -298,8 +314,6 @@ impl Client {
             }
         }
         self.ready = ready;
-        self.keep_time(now_ns());
-        self.words.drain(..).for_each(hear);
     }
 
     /// When [`Client::step`] wants to be called even if nothing comes.
@@ -334,9 +348,22 @@ impl Client {
         }
     }
 
+    fn channel(&mut self) -> Option<&mut Channel> {
+        match &mut self.link {
+            Link::Down => None,
+            Link::Greeting { channel, .. } | Link::Up { channel } => Some(channel),
+        }
+    }
+
+    /// With the next step, together with what else there is to say.
     fn send(&mut self, message: &Message) {
-        let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
-        channel.queue(message);
+        if let Some(channel) = self.channel() {
+            channel.queue(message);
+        }
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let Some(channel) = self.channel() else { return };
         match channel.flush() {
             Err(error) => self.lose(&error.to_string()),
             // A coordinator that reads nothing is as good as none.
@@ -348,14 +375,14 @@ impl Client {
     fn receive(&mut self) {
         let mut scratch = [0; 4096];
         loop {
-            let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
+            let Some(channel) = self.channel() else { return };
             let input = channel.receive(&mut scratch);
             if let Input::Closed = input {
                 return self.lose("it closed the connection");
             }
             self.heard_ns = now_ns();
             loop {
-                let (Link::Greeting { channel, .. } | Link::Up { channel }) = &mut self.link else { return };
+                let Some(channel) = self.channel() else { return };
                 match channel.take() {
                     Ok(Some(message)) => self.hear(message),
                     Ok(None) => break,
@@ -507,12 +534,5 @@ impl Client {
         self.down_since_ns = None;
         self.words.push(Word::Refused { reason: reason.clone() });
         self.words.push(Word::Open { reason });
-    }
-}
-
-impl AsRawFd for Client {
-    /// Ready to be read when [`Client::step`] has something to do.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poller.as_raw_fd()
     }
 }

@@ -18,7 +18,7 @@ use crate::address::Address;
 use crate::auth::{self, Key};
 use crate::client::{Client, Identity, Word};
 use crate::server::{Server, Settings};
-use crate::socket::{Interest, Poller, Waker, now_ns};
+use crate::socket::{Waker, now_ns};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -57,7 +57,7 @@ pub struct Member {
     host: String,
     client: Client,
     office: Option<Office>,
-    poller: Poller,
+    waker: Waker,
     retry_ns: u64,
     backoff_ns: u64,
     checked_ns: u64,
@@ -70,9 +70,6 @@ pub struct Office {
     published: Option<PathBuf>,
     lock: Lock,
 }
-
-const CLIENT: u64 = 0;
-const SERVER: u64 = 1;
 
 const FIRST_BACKOFF_NS: u64 = 1_000_000;
 /// A takeover waits for this at most.
@@ -89,20 +86,9 @@ impl Member {
             Way::Elect { .. } => None,
         };
         let host = identity.host.clone();
-        let client = Client::new(identity, key, waker)?;
-        let poller = Poller::new()?;
-        poller.add(&client, CLIENT, Interest::READ)?;
-        let (retry_ns, checked_ns) = (0, 0);
-        Ok(Member {
-            way,
-            host,
-            client,
-            office: None,
-            poller,
-            retry_ns,
-            backoff_ns: FIRST_BACKOFF_NS,
-            checked_ns,
-        })
+        let client = Client::new(identity, key, waker.clone())?;
+        let (office, backoff_ns) = (None, FIRST_BACKOFF_NS);
+        Ok(Member { way, host, client, office, waker, retry_ns: 0, backoff_ns, checked_ns: 0 })
     }
 
     /// The phase's messages go through here; see [`Client`].
@@ -119,16 +105,17 @@ impl Member {
     pub fn step(&mut self, timeout: Duration, hear: &mut dyn FnMut(Word)) {
         self.seek();
         let wait_ns = self.deadline_ns().saturating_sub(now_ns());
-        let mut ready = Vec::new();
-        let waited = self.poller.wait(timeout.min(Duration::from_nanos(wait_ns)), &mut ready);
-        if let Some(office) = &mut self.office
-            && (office.server.step(Duration::ZERO).is_err() || waited.is_err())
-        {
-            self.resign();
+        let mut timeout = timeout.min(Duration::from_nanos(wait_ns));
+        if let Some(office) = &mut self.office {
+            self.client.flush();
+            if office.server.step(timeout).is_err() {
+                self.office = None;
+            }
+            timeout = Duration::ZERO;
         }
         self.check_office();
         let mut refused = false;
-        self.client.step(Duration::ZERO, &mut |word| {
+        self.client.step(timeout, &mut |word| {
             refused |= matches!(word, Word::Refused { .. });
             hear(word);
         });
@@ -179,13 +166,14 @@ impl Member {
         match &self.way {
             Way::Service { address, .. } => self.client.connect(address),
             Way::Elect { directory, network_host, settings } => {
-                if self.office.is_none()
-                    && let Some(office) = Office::take(directory, network_host.as_deref(), settings)?
-                {
-                    let failed = |error: io::Error| format!("epoll: {error}");
-                    self.poller.add(&office.server, SERVER, Interest::READ).map_err(failed)?;
-                    self.office = Some(office);
+                if self.office.is_none() {
+                    let waker = self.waker.clone();
+                    self.office = Office::take(directory, network_host.as_deref(), settings, waker)?;
                     self.checked_ns = now_ns();
+                }
+                if let Some(office) = &mut self.office {
+                    let stream = office.server.own_connection();
+                    return self.client.greet(stream).map_err(|error| error.to_string());
                 }
                 let own = self.client.connect(&Address::Unix(socket_path(directory)));
                 if own.is_ok() || network_host.is_none() {
@@ -206,14 +194,8 @@ impl Member {
         {
             self.checked_ns = now;
             if !office.is_in(directory) {
-                self.resign();
+                self.office = None;
             }
-        }
-    }
-
-    fn resign(&mut self) {
-        if let Some(office) = self.office.take() {
-            self.poller.remove(&office.server);
         }
     }
 
@@ -224,14 +206,15 @@ impl Member {
 }
 
 impl Office {
-    /// Coordinates the jobs that meet in the directory, unless somebody does: then `None`.
+    /// Coordinates the jobs that meet in the directory, unless somebody does: then `None`. `waker` ends the server's steps.
     pub fn take(
         directory: &Path,
         network_host: Option<&str>,
         settings: &Settings,
+        waker: Waker,
     ) -> Result<Option<Office>, String> {
         match Lock::try_take(directory)? {
-            Some(lock) => Office::open(lock, directory, network_host, settings).map(Some),
+            Some(lock) => Office::open(lock, directory, network_host, settings, waker).map(Some),
             None => Ok(None),
         }
     }
@@ -246,13 +229,15 @@ impl Office {
         directory: &Path,
         network_host: Option<&str>,
         settings: &Settings,
+        waker: Waker,
     ) -> Result<Office, String> {
         let mut settings = settings.clone();
         if network_host.is_some() {
             settings.key = Some(Key::random().map_err(|error| format!("no random key: {error}"))?);
         }
         let key = settings.key.clone();
-        let mut server = Server::new(settings).map_err(|error| format!("cannot coordinate: {error}"))?;
+        let server = Server::with_waker(settings, waker);
+        let mut server = server.map_err(|error| format!("cannot coordinate: {error}"))?;
         let _ = fs::remove_file(publication_path(directory));
         let mut published = None;
         if let (Some(host), Some(key)) = (network_host, key.as_ref().and_then(Key::as_text)) {

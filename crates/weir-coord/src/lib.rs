@@ -22,6 +22,7 @@ pub mod election;
 mod errands;
 pub mod history;
 mod jobs;
+mod pipe;
 pub mod place;
 pub mod query;
 pub mod server;

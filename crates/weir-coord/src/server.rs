@@ -8,6 +8,7 @@
 use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
 use crate::coordinator::{Coordinator, Pace, Peer};
+use crate::pipe::Pipe;
 use crate::socket::{
     Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Ready, Stream, Waker, now_ns,
 };
@@ -16,7 +17,6 @@ use crate::storage::Storage;
 use crate::wire::{MAX_TEXT_BYTES, Message};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use weir_engine::sharing::PolicyKind;
 
@@ -92,6 +92,8 @@ pub struct Server {
     listeners: Vec<Listener>,
     connections: Vec<Option<Connection>>,
     free: Vec<Peer>,
+    /// The job whose thread this is.
+    own: Option<Peer>,
     /// Those that had to prove something when they came, and when that was, the latest last.
     challenged: VecDeque<(Peer, u64)>,
     coordinator: Coordinator,
@@ -108,8 +110,12 @@ pub struct Server {
 
 impl Server {
     pub fn new(settings: Settings) -> io::Result<Server> {
+        Server::with_waker(settings, Waker::new()?)
+    }
+
+    /// One whose steps are ended by that waker too.
+    pub(crate) fn with_waker(settings: Settings, waker: Waker) -> io::Result<Server> {
         let poller = Poller::new()?;
-        let waker = Waker::new()?;
         poller.add(&waker, WAKER, Interest::READ)?;
         let now = now_ns();
         let mut coordinator = Coordinator::new(now, settings.policy, settings.pace);
@@ -122,6 +128,7 @@ impl Server {
             listeners: Vec::new(),
             connections: Vec::new(),
             free: Vec::new(),
+            own: None,
             challenged: VecDeque::new(),
             ready: Vec::new(),
             parked: Vec::new(),
@@ -175,7 +182,7 @@ impl Server {
 
     /// Waits for at most `timeout`, then does all that there is to do.
     pub fn step(&mut self, timeout: Duration) -> io::Result<()> {
-        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
+        let wait_ns = if self.own_input() { 0 } else { self.deadline_ns().saturating_sub(now_ns()) };
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         let waited = self.poller.wait(timeout.min(Duration::from_nanos(wait_ns)), &mut ready);
@@ -185,6 +192,9 @@ impl Server {
         if self.deaf_until_ns.is_some_and(|until_ns| until_ns <= now) {
             self.deaf_until_ns = None;
             self.watch_listeners(Interest::READ);
+        }
+        if let Some(own) = self.own.filter(|_| self.own_input()) {
+            self.read(now, own, false);
         }
         let mut knocking = false;
         for &(token, is) in &ready {
@@ -277,7 +287,26 @@ impl Server {
         if let State::Challenged(nonce) = state {
             channel.queue(&Message::Challenge { nonce });
         }
-        let is_challenged = state != State::Trusted;
+        if let Some(peer) = self.seat(now, channel, state)
+            && state != State::Trusted
+        {
+            self.challenged.push_back((peer, now));
+        }
+    }
+
+    /// A connection of the job whose thread this is, which lives as long as this server.
+    pub(crate) fn own_connection(&mut self) -> Stream {
+        let (near, far) = Pipe::pair();
+        self.own = self.seat(now_ns(), Channel::new(Stream::Own(near)), State::Trusted);
+        Stream::Own(far)
+    }
+
+    fn own_input(&self) -> bool {
+        let own = self.own.and_then(|own| self.connections[own].as_ref()).filter(|own| !own.parked);
+        own.is_some_and(|own| matches!(&own.channel.stream, Stream::Own(pipe) if pipe.is_ready()))
+    }
+
+    fn seat(&mut self, now: u64, mut channel: Channel, state: State) -> Option<Peer> {
         let peer = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
@@ -285,7 +314,7 @@ impl Server {
         let interest = Interest { once: true, ..Interest::READ };
         if self.poller.add(&channel.stream, peer as u64, interest).is_err() || channel.flush().is_err() {
             self.free.push(peer);
-            return;
+            return None;
         }
         self.connections[peer] = Some(Connection {
             channel,
@@ -298,9 +327,7 @@ impl Server {
             parked: false,
             dirty: false,
         });
-        if is_challenged {
-            self.challenged.push_back((peer, now));
-        }
+        Some(peer)
     }
 
     /// Those without the key must not take the place of those who have it: who has proven nothing when a quarter of
@@ -325,6 +352,7 @@ impl Server {
                 _ => Err("this coordinator is another user's".into()),
             },
             Stream::Tcp(_) => auth::nonce().map(State::Challenged).map_err(|error| error.to_string()),
+            Stream::Own(_) => Ok(State::Trusted),
         }
     }
 
@@ -545,13 +573,6 @@ impl Server {
             self.coordinator.gone(now, peer);
             self.collect();
         }
-    }
-}
-
-impl AsRawFd for Server {
-    /// Ready to be read when [`Server::step`] has something to do.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poller.as_raw_fd()
     }
 }
 

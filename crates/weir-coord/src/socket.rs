@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::auth;
+use crate::pipe::Pipe;
 use crate::wire::{Inbox, Message, WireError};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -22,9 +23,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// What waits to be sent to a peer that does not read is bounded by this; a status may be longer.
 pub(crate) const MAX_OUTBOX_BYTES: usize = 16 << 20;
 
+/// Of a stream that is no socket: a poller leaves it alone.
+const NO_DESCRIPTOR: RawFd = -1;
+
 pub(crate) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    /// Within this thread: nobody can wait for it, those who use it look by themselves.
+    Own(Pipe),
 }
 
 impl Stream {
@@ -54,11 +60,15 @@ impl Stream {
         match self {
             Stream::Unix(stream) => stream.read(bytes),
             Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Own(pipe) => pipe.read(bytes),
         }
     }
 
-    /// Never raises SIGPIPE: both kinds send with MSG_NOSIGNAL.
+    /// Never raises SIGPIPE: sockets send with MSG_NOSIGNAL.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Stream::Own(pipe) = self {
+            return pipe.write(bytes);
+        }
         // SAFETY: pointer and length are those of a slice, and the descriptor is open.
         let sent =
             unsafe { libc::send(self.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
@@ -71,6 +81,7 @@ impl AsRawFd for Stream {
         match self {
             Stream::Unix(stream) => stream.as_raw_fd(),
             Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Own(_) => NO_DESCRIPTOR,
         }
     }
 }
@@ -314,6 +325,9 @@ impl Poller {
     }
 
     fn control(&self, what: i32, socket: &impl AsRawFd, token: u64, interest: Interest) -> io::Result<()> {
+        if socket.as_raw_fd() == NO_DESCRIPTOR {
+            return Ok(());
+        }
         let mut event = libc::epoll_event { events: interest.bits(), u64: token };
         // SAFETY: the event outlives the call, and both descriptors are open.
         let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, socket.as_raw_fd(), &mut event) };
@@ -343,12 +357,6 @@ impl Poller {
             ready.push((event.u64, Ready { read, write: bits & libc::EPOLLOUT != 0, ended }));
         }
         Ok(())
-    }
-}
-
-impl AsRawFd for Poller {
-    fn as_raw_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
     }
 }
 
@@ -394,10 +402,8 @@ impl Waker {
 
     pub(crate) fn clear(&self) {
         let mut count = [0u8; 8];
-        // SAFETY: eight bytes, as an eventfd gives them. It fails when nobody has woken; as often as somebody may
-        // ring, it comes to an end.
-        let read = || unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-        std::iter::repeat_with(read).take(64).find(|length| *length < 0);
+        // SAFETY: eight bytes, as an eventfd gives them. It fails when nobody has woken.
+        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }
 

@@ -102,6 +102,12 @@ impl Job {
         job
     }
 
+    /// Says something, at once.
+    pub(crate) fn tell(&mut self, say: impl FnOnce(&mut Client)) {
+        say(&mut self.client);
+        self.step(Duration::ZERO);
+    }
+
     pub(crate) fn step(&mut self, timeout: Duration) {
         let heard = &mut self.heard;
         self.client.step(timeout, &mut |word| heard.push(word));

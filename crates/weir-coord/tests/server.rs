@@ -35,15 +35,15 @@ fn one_after_the_other() {
     let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
-    first.client.begin(1, None);
+    first.tell(|client| client.begin(1, None));
     assert_eq!(first.granted(1), UNLIMITED);
-    second.client.begin(1, None);
+    second.tell(|client| client.begin(1, None));
     second.held(1);
     second.never("a grant while the first has it", |word| matches!(word, Word::Granted { .. }));
-    first.client.end(100, 1, 0);
+    first.tell(|client| client.end(100, 1, 0));
     assert_eq!(second.granted(1), UNLIMITED);
-    second.client.end(100, 1, 0);
-    first.client.begin(2, None);
+    second.tell(|client| client.end(100, 1, 0));
+    first.tell(|client| client.begin(2, None));
     first.granted(2);
 }
 
@@ -53,11 +53,11 @@ fn a_grant_is_withdrawn_in_the_middle_of_a_phase() {
     let server = serve(&directory.socket(), settings(PolicyKind::Weir));
     let mut large = Job::join("large", &server.address);
     let mut small = Job::join("small", &server.address);
-    large.client.begin(1, Some(1 << 40));
+    large.tell(|client| client.begin(1, Some(1 << 40)));
     large.granted(1);
     // Some history: who asks for little goes first.
     std::thread::sleep(Duration::from_millis(20));
-    small.client.begin(1, Some(1 << 10));
+    small.tell(|client| client.begin(1, Some(1 << 10)));
     let start = Instant::now();
     let mut preempted = false;
     while start.elapsed() < Duration::from_secs(5) && !preempted {
@@ -67,7 +67,7 @@ fn a_grant_is_withdrawn_in_the_middle_of_a_phase() {
     }
     assert!(preempted, "large heard {:?}, small {:?}", large.heard, small.heard);
     small.granted(1);
-    small.client.end(1 << 10, 1, 0);
+    small.tell(|client| client.end(1 << 10, 1, 0));
     large.granted(1);
 }
 
@@ -80,7 +80,7 @@ fn a_job_that_vanishes_leaves_its_grant_to_the_next() {
     holder.send(&Message::Begin { phase: 1, bytes: None });
     while !matches!(holder.receive(), Some(Message::Grant { .. })) {}
     let mut next = Job::join("next", &server.address);
-    next.client.begin(7, None);
+    next.tell(|client| client.begin(7, None));
     next.held(7);
     drop(holder);
     next.granted(7);
@@ -95,7 +95,7 @@ fn a_job_that_falls_silent_loses_its_lease() {
     silent.send(&Message::Begin { phase: 1, bytes: None });
     while !matches!(silent.receive(), Some(Message::Grant { .. })) {}
     let mut next = Job::join("next", &server.address);
-    next.client.begin(1, None);
+    next.tell(|client| client.begin(1, None));
     let start = Instant::now();
     next.granted(1);
     println!("the grant of a silent job went on after {:?}", start.elapsed());
@@ -109,13 +109,13 @@ fn nodes_of_one_job_share_its_phase() {
     let mut near = Job::join("job", &server.address);
     let mut far = Job::join("job", &server.address);
     let mut other = Job::join("other", &server.address);
-    near.client.begin(1, None);
+    near.tell(|client| client.begin(1, None));
     near.granted(1);
-    other.client.begin(1, None);
+    other.tell(|client| client.begin(1, None));
     other.held(1);
-    far.client.begin(5, None);
+    far.tell(|client| client.begin(5, None));
     far.granted(5);
-    near.client.end(10, 0, 0);
+    near.tell(|client| client.end(10, 0, 0));
     other.never("a grant while one node is in the phase", |word| matches!(word, Word::Granted { .. }));
     drop(far);
     other.granted(1);
@@ -128,16 +128,16 @@ fn two_in_io_have_credits_and_one_alone_has_no_limit() {
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
     let busy = |bytes| Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes };
-    first.client.begin(1, None);
+    first.tell(|client| client.begin(1, None));
     assert_eq!(first.granted(1), UNLIMITED);
-    first.client.moved(busy(1 << 20));
-    second.client.begin(1, None);
+    first.tell(|client| client.moved(busy(1 << 20)));
+    second.tell(|client| client.begin(1, None));
     assert_ne!(second.granted(1), UNLIMITED);
-    second.client.moved(busy(1 << 20));
+    second.tell(|client| client.moved(busy(1 << 20)));
     let limited =
         |word: &Word| matches!(word, Word::Credit { credit_bytes, .. } if *credit_bytes < UNLIMITED);
     first.until("a limit", limited);
-    second.client.end(1 << 20, 0, 0);
+    second.tell(|client| client.end(1 << 20, 0, 0));
     first.until("no limit", |word| *word == Word::Credit { phase: 1, credit_bytes: UNLIMITED });
 }
 
@@ -169,7 +169,7 @@ fn garbage_closes_only_its_own_connection() {
         }
         assert_eq!(raw.receive(), None, "{name}");
     }
-    good.client.begin(1, None);
+    good.tell(|client| client.begin(1, None));
     good.granted(1);
 }
 
@@ -211,10 +211,10 @@ fn a_flood_does_not_stop_the_others() {
     while start.elapsed() < Duration::from_secs(2) {
         phase += 1;
         let asked = Instant::now();
-        good.client.begin(phase, None);
+        good.tell(|client| client.begin(phase, None));
         good.granted(phase);
         slowest = slowest.max(asked.elapsed());
-        good.client.end(0, 0, 0);
+        good.tell(|client| client.end(0, 0, 0));
     }
     flood.join().unwrap();
     let status = query_status(&server.address, None, Duration::from_secs(5)).unwrap();
@@ -238,7 +238,7 @@ fn tcp_needs_the_key() {
     };
     let mut good = join(Some(key.clone())).unwrap();
     good.until("welcome", |word| matches!(word, Word::Joined { .. }));
-    good.client.begin(1, None);
+    good.tell(|client| client.begin(1, None));
     good.granted(1);
     let mut wrong = join(Some(Key::from_text("another key, which is wrong"))).unwrap();
     wrong.until("a refusal", |word| *word == Word::Refused { reason: "wrong key".into() });
@@ -313,7 +313,7 @@ fn the_gate_opens_when_a_server_stops_and_closes_when_there_is_one_again() {
     let directory = Directory::new();
     let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
     let mut job = Job::join("job", &server.address);
-    job.client.begin(3, None);
+    job.tell(|client| client.begin(3, None));
     job.granted(3);
     drop(server);
     job.until("the loss", |word| matches!(word, Word::Lost { .. }));

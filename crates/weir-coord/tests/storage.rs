@@ -48,11 +48,11 @@ fn files_get_places_and_the_status_shows_them() {
     let server = coordinator(&directory);
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
-    first.client.ask(7, file("/scratch/a"));
+    first.tell(|client| client.ask(7, file("/scratch/a")));
     assert_eq!(allocated(&mut first, 7), (2, 2, vec![0, 1]));
-    second.client.ask(1, file("/scratch/b"));
+    second.tell(|client| client.ask(1, file("/scratch/b")));
     assert_eq!(allocated(&mut second, 1), (2, 2, vec![2, 3]));
-    second.client.ask(2, file("/elsewhere"));
+    second.tell(|client| client.ask(2, file("/elsewhere")));
     assert_eq!(allocated(&mut second, 2), (0, 0, vec![]), "no opinion");
     let status = query_status(&server.address, None, Duration::from_secs(5)).unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -62,7 +62,7 @@ fn files_get_places_and_the_status_shows_them() {
     assert_eq!(of_first["files"], 1);
     drop(first);
     let mut third = Job::join("third", &server.address);
-    third.client.ask(1, file("/scratch/c"));
+    third.tell(|client| client.ask(1, file("/scratch/c")));
     assert_eq!(allocated(&mut third, 1).2, [0, 1], "the first is gone");
 }
 
@@ -71,17 +71,17 @@ fn a_new_coordinator_hears_which_places_are_taken() {
     let directory = Directory::new();
     let server = coordinator(&directory);
     let mut job = Job::join("job", &server.address);
-    job.client.ask(1, file("/scratch/a"));
+    job.tell(|client| client.ask(1, file("/scratch/a")));
     assert_eq!(allocated(&mut job, 1).2, [0, 1]);
     drop(server);
     job.until("the end", |word| matches!(word, Word::Lost { .. }));
     let server = coordinator(&directory);
     job.client.connect(&server.address).unwrap();
     job.until("welcome", |word| matches!(word, Word::Joined { .. }));
-    job.client.ask(2, file("/scratch/b"));
+    job.tell(|client| client.ask(2, file("/scratch/b")));
     assert_eq!(allocated(&mut job, 2).2, [0, 1], "with the file that is open");
     let mut other = Job::join("other", &server.address);
-    other.client.ask(1, file("/scratch/c"));
+    other.tell(|client| client.ask(1, file("/scratch/c")));
     assert_eq!(allocated(&mut other, 1).2, [2, 3]);
 }
 
@@ -91,22 +91,22 @@ fn readers_of_one_target_take_turns() {
     let server = coordinator(&directory);
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
-    first.client.collect(1, "/scratch/a", vec![part(0), part(1)]);
+    first.tell(|client| client.collect(1, "/scratch/a", vec![part(0), part(1)]));
     turn(&mut first, 1, 0);
     turn(&mut first, 1, 1);
-    second.client.collect(1, "/scratch/b", vec![part(0), part(3)]);
+    second.tell(|client| client.collect(1, "/scratch/b", vec![part(0), part(3)]));
     turn(&mut second, 1, 1);
     second.never("target 0 is taken", |word| matches!(word, Word::Turn { aggregator: 0, .. }));
-    first.client.served(1, 0);
+    first.tell(|client| client.served(1, 0));
     turn(&mut second, 1, 0);
     // A phase that ends takes its reads with it.
-    first.client.begin(1, None);
+    first.tell(|client| client.begin(1, None));
     first.granted(1);
-    first.client.collect(2, "/scratch/a", vec![part(3)]);
-    second.client.collect(2, "/scratch/b", vec![part(3)]);
-    second.client.served(1, 1);
+    first.tell(|client| client.collect(2, "/scratch/a", vec![part(3)]));
+    second.tell(|client| client.collect(2, "/scratch/b", vec![part(3)]));
+    second.tell(|client| client.served(1, 1));
     turn(&mut first, 2, 0);
-    first.client.end(1, 1, 0);
+    first.tell(|client| client.end(1, 1, 0));
     turn(&mut second, 2, 0);
 }
 
@@ -118,7 +118,7 @@ fn all_nodes_of_a_job_hear_its_turns() {
     let mut near = Job::join("wide", &server.address);
     let mut far = Job::join("wide", &server.address);
     for node in [&mut near, &mut far] {
-        node.client.collect(5, "/scratch/a", vec![part(0), part(1)]);
+        node.tell(|client| client.collect(5, "/scratch/a", vec![part(0), part(1)]));
     }
     for node in [&mut near, &mut far] {
         turn(node, 5, 0);
@@ -135,11 +135,11 @@ fn who_dies_or_falls_silent_is_not_waited_for() {
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
     let mut third = Job::join("third", &server.address);
-    first.client.collect(1, "/scratch/a", vec![part(0)]);
+    first.tell(|client| client.collect(1, "/scratch/a", vec![part(0)]));
     turn(&mut first, 1, 0);
-    second.client.collect(1, "/scratch/b", vec![part(0)]);
+    second.tell(|client| client.collect(1, "/scratch/b", vec![part(0)]));
     second.never("taken", |word| matches!(word, Word::Turn { .. }));
-    third.client.collect(1, "/scratch/c", vec![part(0)]);
+    third.tell(|client| client.collect(1, "/scratch/c", vec![part(0)]));
     third.never("taken", |word| matches!(word, Word::Turn { .. }));
     drop(first);
     turn(&mut second, 1, 0);
@@ -152,9 +152,9 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
         client: Client::new(identity("lonely"), None, Waker::new().unwrap()).unwrap(),
         heard: Vec::new(),
     };
-    lonely.client.ask(1, file("/scratch/a"));
-    lonely.client.collect(1, "/scratch/a", vec![part(0), part(1)]);
-    lonely.client.collect(2, "/scratch/a", vec![]);
+    lonely.tell(|client| client.ask(1, file("/scratch/a")));
+    lonely.tell(|client| client.collect(1, "/scratch/a", vec![part(0), part(1)]));
+    lonely.tell(|client| client.collect(2, "/scratch/a", vec![]));
     lonely.step(Duration::ZERO);
     let turn = |aggregator| Word::Turn { call: 1, aggregator };
     let none = Word::Allocated { request: 1, aggregators: 0, stripes: 0, targets: vec![] };
@@ -163,15 +163,15 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
     let directory = Directory::new();
     let server = coordinator(&directory);
     let mut holder = Job::join("holder", &server.address);
-    holder.client.collect(1, "/scratch/a", vec![part(0)]);
+    holder.tell(|client| client.collect(1, "/scratch/a", vec![part(0)]));
     turn_of(&mut holder);
     let mut waiter = Job::join("waiter", &server.address);
-    waiter.client.collect(1, "/scratch/a", vec![part(0)]);
+    waiter.tell(|client| client.collect(1, "/scratch/a", vec![part(0)]));
     waiter.never("taken", |word| matches!(word, Word::Turn { .. }));
     drop(server);
     waiter.until("to be let go", |word| *word == turn(0));
     let endless = vec![part(0); MAX_LIST + 1];
-    waiter.client.collect(2, "/scratch/a", endless);
+    waiter.tell(|client| client.collect(2, "/scratch/a", endless));
     let last = MAX_LIST as u32;
     waiter.until("the last turn", |word| *word == Word::Turn { call: 2, aggregator: last });
 }
