@@ -13,7 +13,6 @@ use crate::profile;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::Mutex;
 use std::time::Duration;
-use weir_coord::ring;
 use weir_coord::wire::FileInfo;
 
 const CB_NODES: &CStr = c"cb_nodes";
@@ -106,8 +105,8 @@ fn ask(path: &str, ranks: c_int, info: Handle) -> Option<Answer> {
         fixed_aggregators: own_hint(info, CB_NODES).unwrap_or(0),
         fixed_stripes: own_hint(info, STRIPING_FACTOR).unwrap_or(0),
     };
-    let place = &presence()?.place;
-    attached.page.desk.ask(&file, LIMIT, || _ = ring(&place.bell()))
+    let page = attached.page;
+    page.desk.ask(&file, LIMIT, || _ = page.bell.ring())
 }
 
 fn tell(answer: &Answer) -> Told {
@@ -178,6 +177,7 @@ pub(crate) fn closed(handle: usize) {
 
 fn release(request: u64) {
     if let Some(presence) = presence() {
-        presence.attached.page.desk.release(request, LIMIT, || _ = ring(&presence.place.bell()));
+        let page = presence.attached.page;
+        page.desk.release(request, LIMIT, || _ = page.bell.ring());
     }
 }

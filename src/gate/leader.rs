@@ -1,6 +1,7 @@
 //! The thread that speaks with the coordinator for all ranks of the job on a node. With all signals
 //! blocked, it never calls MPI, and it has a table of descriptors of its own.
 
+use super::bell::Ears;
 use super::desk::Answer;
 use super::page::{CLOSED, OPEN, Page, SILENT_NS, Sum};
 use super::watch::{Change, Watch};
@@ -9,13 +10,14 @@ use crate::config;
 use crate::measure;
 use crate::profile;
 use crate::shim::shield::shield;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 use weir_coord::client::{Identity, Word};
 use weir_coord::election::{Member, Way};
 use weir_coord::history::{Habits, History, Key};
-use weir_coord::{Waker, now_ns, ring};
+use weir_coord::{Waker, now_ns};
 
 /// Whether this process has the thread, and whether it is to end.
 static RUNNING: Mutex<bool> = Mutex::new(false);
@@ -30,6 +32,9 @@ const LIMITED: Duration = Duration::from_millis(2);
 const IN_PHASE: Duration = Duration::from_millis(5);
 const HELD: Duration = Duration::from_millis(50);
 const BETWEEN: Duration = Duration::from_millis(100);
+/// How long it looks for the answer to a question without a pause: a coordinator on the same machine has answered by
+/// then, and to fall asleep and be woken would take as long again.
+const ANSWER_NS: u64 = 100_000;
 /// How often it looks whether all ranks are alive.
 const ROLL_CALL_NS: u64 = 250_000_000;
 
@@ -77,7 +82,7 @@ pub(super) fn stop(presence: &Presence, limit: Duration) {
     let Ok(running) = RUNNING.try_lock() else { return };
     if *running {
         LEAVING.store(true, Release);
-        let _ = ring(&presence.place.bell());
+        presence.attached.page.bell.ring();
         let _ = ENDED.wait_timeout_while(running, limit, |running| *running);
     }
     TRIED_NS.store(0, Release);
@@ -117,14 +122,8 @@ fn lead(presence: &Presence) {
     }
     let Ok(Some(_lock)) = presence.place.try_lead() else { return };
     page.beat_ns.store(now_ns(), Release);
-    let member = Waker::at(&presence.place.bell())
-        .map_err(|error| format!("{}: {error}", presence.place.bell().display()))
-        .and_then(|waker| {
-            let (way, identity) = introduction()?;
-            Member::new(way, identity, waker).map_err(|error| format!("epoll: {error}"))
-        });
-    match member {
-        Ok(member) => Leader::new(page, member).serve(),
+    match member() {
+        Ok((member, waker)) => Leader::new(page, member, waker).serve(),
         Err(reason) => {
             note(|counts| &counts.opens, 1);
             explain(page, &reason);
@@ -137,6 +136,13 @@ fn lead(presence: &Presence) {
         }
     }
     speak_up(page);
+}
+
+fn member() -> Result<(Member, Waker), String> {
+    let failed = |error: std::io::Error| format!("no descriptors to coordinate with: {error}");
+    let (way, identity) = introduction()?;
+    let waker = Waker::new().map_err(failed)?;
+    Ok((Member::new(way, identity, waker.clone()).map_err(failed)?, waker))
 }
 
 /// Where the coordinator is, and who asks.
@@ -174,6 +180,7 @@ fn history() -> Option<(History, Key)> {
 
 struct Leader {
     page: &'static Page,
+    ears: Option<Ears>,
     member: Member,
     watch: Watch,
     gate: State,
@@ -184,23 +191,28 @@ struct State {
     page: &'static Page,
     /// Nobody coordinates: everybody may go.
     is_open: bool,
+    /// The coordinator was asked for a turn and has not answered.
+    is_asking: bool,
     /// Allocations that came too late.
     unwanted: Vec<u64>,
 }
 
 impl Leader {
-    fn new(page: &'static Page, member: Member) -> Leader {
+    fn new(page: &'static Page, member: Member, waker: Waker) -> Leader {
         let fixed_gap_ns = Some(config::get(|c| c.phase_gap_ns)).filter(|gap_ns| *gap_ns > 0);
         let sum = page.sum();
         let watch = Watch::new(fixed_gap_ns, &sum);
         page.set_credit(CLOSED);
         page.desk.open();
-        Leader { page, member, watch, gate: State { page, is_open: false, unwanted: Vec::new() } }
+        let ears = Ears::open(member.as_raw_fd(), waker, &page.bell);
+        let gate = State { page, is_open: false, is_asking: false, unwanted: Vec::new() };
+        Leader { page, ears, member, watch, gate }
     }
 
     fn serve(mut self) {
         let mut roll_call_ns = 0;
         while !LEAVING.load(Acquire) {
+            let rings = self.page.bell.rings();
             let now = now_ns();
             self.page.beat_ns.store(now, Release);
             if now >= roll_call_ns {
@@ -214,11 +226,33 @@ impl Leader {
             if self.gate.is_open || self.member.client().is_joined() {
                 self.page.desk.pass_on(self.member.client());
             }
-            let (gate, watch) = (&mut self.gate, &self.watch);
-            self.member.step(pause(self.page, watch), &mut |word| gate.hear(word, watch));
+            self.hear(Duration::ZERO);
+            while self.gate.is_asking && now_ns() < now + ANSWER_NS {
+                self.hear(Duration::ZERO);
+            }
             self.gate.unwanted.drain(..).for_each(|request| self.member.client().release(request));
+            self.rest(rings);
         }
         self.depart();
+    }
+
+    fn hear(&mut self, timeout: Duration) {
+        let (gate, watch) = (&mut self.gate, &self.watch);
+        self.member.step(timeout, &mut |word| gate.hear(word, watch));
+    }
+
+    /// Until the bell rings, or it is time to look anyway.
+    fn rest(&mut self, rings: u32) {
+        let wait_ns = self.member.deadline_ns().saturating_sub(now_ns());
+        let limit = pause(self.page, &self.watch).min(Duration::from_nanos(wait_ns));
+        match &self.ears {
+            Some(ears) => {
+                ears.listen();
+                self.page.bell.rest(rings, limit);
+            }
+            // Then it hears the coordinator, and looks often for what the ranks do.
+            None => self.hear(limit.min(LIMITED)),
+        }
     }
 
     /// Tells the coordinator what the ranks do.
@@ -229,6 +263,7 @@ impl Leader {
                 if self.gate.is_open {
                     self.page.set_credit(OPEN);
                 }
+                self.gate.is_asking = self.member.client().is_joined();
             }
             Change::Ended(ended) => {
                 self.page.limit_reached.store(0, Release);
@@ -260,6 +295,7 @@ impl Leader {
                 config::say_verbose(|| reason);
             }
         }
+        drop(self.ears);
         self.member.leave();
         // Whoever still does I/O here finds that nobody leads, and does so itself.
         self.page.beat_ns.store(now_ns().saturating_sub(SILENT_NS + 1), Release);
@@ -278,6 +314,8 @@ fn pause(page: &Page, watch: &Watch) -> Duration {
 
 impl State {
     fn hear(&mut self, word: Word, watch: &Watch) {
+        // Whatever else is said answers the question, or means that nobody will.
+        self.is_asking &= matches!(word, Word::Credit { .. } | Word::Allocated { .. } | Word::Turn { .. });
         match word {
             Word::Joined { policy } => {
                 self.is_open = false;

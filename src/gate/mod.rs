@@ -9,6 +9,7 @@
 //! speaks with the coordinator for all. Every wait has an end: when the leader or the coordinator is
 //! gone, or after `WEIR_MAX_WAIT`, the request goes on without a grant, and that is counted.
 
+mod bell;
 mod desk;
 pub(crate) mod hints;
 mod leader;
@@ -25,8 +26,8 @@ use page::{Attached, OPEN, SILENT_NS};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
+use weir_coord::now_ns;
 use weir_coord::place::Place;
-use weir_coord::{now_ns, ring};
 use weir_profile::layout::{Block, GateCounts};
 
 /// What is held back. Read before anything else; 0 is nothing.
@@ -227,8 +228,7 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
     let page = attached.page;
     let patience_ns = config::get(|c| c.max_wait_ns);
     let Some(presence) = presence() else { return Outcome::Alone };
-    if ring(&presence.place.bell()).is_err() {
-        // Not there yet, or not any more.
+    if !page.bell.ring() {
         leader::start(presence);
     }
     loop {
@@ -298,7 +298,7 @@ fn tell(change: impl FnOnce(&page::Slot) -> bool) {
     shield((), || {
         let Some(presence) = presence() else { return };
         if change(presence.attached.slot) {
-            let _ = ring(&presence.place.bell());
+            presence.attached.page.bell.ring();
         }
     });
 }

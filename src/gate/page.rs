@@ -3,6 +3,7 @@
 //! Bytes are counted from the beginning of the job and never go back; the leader of the node knows where
 //! the phase began. A request may start while less was spent than the credit says, however long it is.
 
+use super::bell::{self, Bell};
 use super::desk::Desk;
 use crate::profile;
 use std::fs::{self, OpenOptions};
@@ -16,7 +17,7 @@ use weir_coord::place::Place;
 /// Ranks beyond this many share the last slot.
 pub(super) const SLOTS: usize = 1023;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x02");
 
 /// The credit of a gate that is open.
 pub(super) const OPEN: u64 = u64::MAX;
@@ -42,6 +43,7 @@ pub(super) struct Page {
     pub(super) expected_ns: AtomicU64,
     /// Rank 0 is here: what there is to say is said on this node.
     pub(super) is_home: AtomicU32,
+    pub(super) bell: Line<Bell>,
     credit: Line<Credit>,
     spent_bytes: Line<AtomicU64>,
     pub(super) desk: Line<Desk>,
@@ -139,8 +141,7 @@ impl Page {
         }
         credit.news.fetch_add(1, AcqRel);
         if credit.sleepers.load(Acquire) > 0 {
-            // SAFETY: the address of a word that stays mapped.
-            unsafe { libc::syscall(libc::SYS_futex, credit.news.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+            bell::wake(&credit.news);
         }
     }
 
@@ -152,11 +153,8 @@ impl Page {
     /// Until the credit is another than when `news` was read, or for some time, or less.
     pub(super) fn sleep(&self, news: u32, limit: Duration) {
         let credit = &self.credit;
-        let time =
-            libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         credit.sleepers.fetch_add(1, AcqRel);
-        // SAFETY: the address of a word that stays mapped, and a time that outlives the call.
-        unsafe { libc::syscall(libc::SYS_futex, credit.news.as_ptr(), libc::FUTEX_WAIT, news, &time) };
+        bell::sleep(&credit.news, news, limit);
         credit.sleepers.fetch_sub(1, AcqRel);
     }
 

@@ -96,8 +96,7 @@ impl Service {
         };
         if config.listen.is_empty() {
             let directory = default_directory();
-            let waker = Waker::new().map_err(|error| format!("cannot coordinate: {error}"))?;
-            return match Office::take(&directory, None, &settings, waker)? {
+            return match Office::take(&directory, None, &settings)? {
                 Some(office) => Ok(Service::Elected(office, directory)),
                 None => {
                     Err(format!("somebody coordinates in {} already; see weir status", directory.display()))

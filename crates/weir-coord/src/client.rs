@@ -9,6 +9,7 @@ use crate::auth::{self, Key, Nonce};
 use crate::errands::Errands;
 use crate::socket::{Channel, Input, Interest, Poller, Ready, Stream, Waker, now_ns};
 use crate::wire::{FileInfo, Message, Part, Progress};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 /// Who the job is; the same for all nodes but for `host`, `pid` and `ranks`.
@@ -534,5 +535,12 @@ impl Client {
         self.down_since_ns = None;
         self.words.push(Word::Refused { reason: reason.clone() });
         self.words.push(Word::Open { reason });
+    }
+}
+
+impl AsRawFd for Client {
+    /// Ready to be read when [`Client::step`] has something to do.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poller.as_raw_fd()
     }
 }

@@ -18,10 +18,10 @@ use crate::address::Address;
 use crate::auth::{self, Key};
 use crate::client::{Client, Identity, Word};
 use crate::server::{Server, Settings};
-use crate::socket::{Waker, now_ns};
+use crate::socket::{Interest, Poller, Waker, now_ns};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
@@ -57,7 +57,7 @@ pub struct Member {
     host: String,
     client: Client,
     office: Option<Office>,
-    waker: Waker,
+    poller: Poller,
     retry_ns: u64,
     backoff_ns: u64,
     checked_ns: u64,
@@ -70,6 +70,9 @@ pub struct Office {
     published: Option<PathBuf>,
     lock: Lock,
 }
+
+const CLIENT: u64 = 0;
+const SERVER: u64 = 1;
 
 const FIRST_BACKOFF_NS: u64 = 1_000_000;
 /// A takeover waits for this at most.
@@ -86,9 +89,11 @@ impl Member {
             Way::Elect { .. } => None,
         };
         let host = identity.host.clone();
-        let client = Client::new(identity, key, waker.clone())?;
+        let client = Client::new(identity, key, waker)?;
+        let poller = Poller::new()?;
+        poller.add(&client, CLIENT, Interest::READ)?;
         let (office, backoff_ns) = (None, FIRST_BACKOFF_NS);
-        Ok(Member { way, host, client, office, waker, retry_ns: 0, backoff_ns, checked_ns: 0 })
+        Ok(Member { way, host, client, office, poller, retry_ns: 0, backoff_ns, checked_ns: 0 })
     }
 
     /// The phase's messages go through here; see [`Client`].
@@ -104,18 +109,16 @@ impl Member {
     /// wakes it, or `timeout` is over. What changed for the job is handed to `hear`.
     pub fn step(&mut self, timeout: Duration, hear: &mut dyn FnMut(Word)) {
         self.seek();
-        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
-        let mut timeout = timeout.min(Duration::from_nanos(wait_ns));
-        if let Some(office) = &mut self.office {
-            self.client.flush();
-            if office.server.step(timeout).is_err() {
-                self.office = None;
-            }
-            timeout = Duration::ZERO;
+        self.client.flush();
+        self.wait(timeout);
+        if let Some(office) = &mut self.office
+            && office.server.step(Duration::ZERO).is_err()
+        {
+            self.resign();
         }
         self.check_office();
         let mut refused = false;
-        self.client.step(timeout, &mut |word| {
+        self.client.step(Duration::ZERO, &mut |word| {
             refused |= matches!(word, Word::Refused { .. });
             hear(word);
         });
@@ -128,6 +131,14 @@ impl Member {
         }
     }
 
+    fn wait(&mut self, timeout: Duration) {
+        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
+        let timeout = timeout.min(Duration::from_nanos(wait_ns));
+        if !timeout.is_zero() && self.poller.wait(timeout, &mut Vec::new()).is_err() {
+            self.resign();
+        }
+    }
+
     /// Says goodbye; another takes over if this was the coordinator.
     pub fn leave(mut self) {
         self.client.bye();
@@ -137,7 +148,8 @@ impl Member {
         }
     }
 
-    fn deadline_ns(&self) -> u64 {
+    /// When [`Member::step`] wants to be called even if nothing comes.
+    pub fn deadline_ns(&self) -> u64 {
         let seek_ns = if self.client.is_connected() { u64::MAX } else { self.retry_ns };
         let office_ns = self
             .office
@@ -166,14 +178,17 @@ impl Member {
         match &self.way {
             Way::Service { address, .. } => self.client.connect(address),
             Way::Elect { directory, network_host, settings } => {
-                if self.office.is_none() {
-                    let waker = self.waker.clone();
-                    self.office = Office::take(directory, network_host.as_deref(), settings, waker)?;
+                let failed = |error: io::Error| format!("epoll: {error}");
+                if self.office.is_none()
+                    && let Some(office) = Office::take(directory, network_host.as_deref(), settings)?
+                {
+                    self.poller.add(&office.server, SERVER, Interest::READ).map_err(failed)?;
+                    self.office = Some(office);
                     self.checked_ns = now_ns();
                 }
                 if let Some(office) = &mut self.office {
                     let stream = office.server.own_connection();
-                    return self.client.greet(stream).map_err(|error| error.to_string());
+                    return self.client.greet(stream).map_err(failed);
                 }
                 let own = self.client.connect(&Address::Unix(socket_path(directory)));
                 if own.is_ok() || network_host.is_none() {
@@ -194,8 +209,14 @@ impl Member {
         {
             self.checked_ns = now;
             if !office.is_in(directory) {
-                self.office = None;
+                self.resign();
             }
+        }
+    }
+
+    fn resign(&mut self) {
+        if let Some(office) = self.office.take() {
+            self.poller.remove(&office.server);
         }
     }
 
@@ -205,16 +226,22 @@ impl Member {
     }
 }
 
+impl AsRawFd for Member {
+    /// Ready to be read when [`Member::step`] has something to do.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poller.as_raw_fd()
+    }
+}
+
 impl Office {
-    /// Coordinates the jobs that meet in the directory, unless somebody does: then `None`. `waker` ends the server's steps.
+    /// Coordinates the jobs that meet in the directory, unless somebody does: then `None`.
     pub fn take(
         directory: &Path,
         network_host: Option<&str>,
         settings: &Settings,
-        waker: Waker,
     ) -> Result<Option<Office>, String> {
         match Lock::try_take(directory)? {
-            Some(lock) => Office::open(lock, directory, network_host, settings, waker).map(Some),
+            Some(lock) => Office::open(lock, directory, network_host, settings).map(Some),
             None => Ok(None),
         }
     }
@@ -229,15 +256,13 @@ impl Office {
         directory: &Path,
         network_host: Option<&str>,
         settings: &Settings,
-        waker: Waker,
     ) -> Result<Office, String> {
         let mut settings = settings.clone();
         if network_host.is_some() {
             settings.key = Some(Key::random().map_err(|error| format!("no random key: {error}"))?);
         }
         let key = settings.key.clone();
-        let server = Server::with_waker(settings, waker);
-        let mut server = server.map_err(|error| format!("cannot coordinate: {error}"))?;
+        let mut server = Server::new(settings).map_err(|error| format!("cannot coordinate: {error}"))?;
         let _ = fs::remove_file(publication_path(directory));
         let mut published = None;
         if let (Some(host), Some(key)) = (network_host, key.as_ref().and_then(Key::as_text)) {

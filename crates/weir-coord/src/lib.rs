@@ -35,4 +35,4 @@ pub mod wire;
 
 pub use weir_engine::sharing::PolicyKind;
 
-pub use socket::{Waker, now_ns, ring};
+pub use socket::{Waker, now_ns};

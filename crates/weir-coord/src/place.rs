@@ -1,4 +1,4 @@
-//! Where the ranks of a job meet on their node: the page they share, and the bell that wakes its leader.
+//! Where the ranks of a job meet on their node: the page they share.
 
 use crate::{auth, election};
 use std::fs::{self, File, OpenOptions};
@@ -36,20 +36,15 @@ impl Place {
         self.directory.join(format!("{}.gate", self.name))
     }
 
-    pub fn bell(&self) -> PathBuf {
-        self.directory.join(format!("{}.bell", self.name))
-    }
-
     /// Makes the caller the leader for as long as it keeps the file; `None` if there is one.
     pub fn try_lead(&self) -> io::Result<Option<File>> {
         let page = OpenOptions::new().read(true).write(true).open(self.page())?;
         Ok(election::set_record_lock(&page)?.then_some(page))
     }
 
-    /// Takes page and bell away. The directory stays: another job may be about to use it.
+    /// Takes the page away. The directory stays: another job may be about to use it.
     pub fn remove(&self) {
         let _ = fs::remove_file(self.page());
-        let _ = fs::remove_file(self.bell());
     }
 
     /// Takes away what jobs that were killed have left.
@@ -75,7 +70,7 @@ fn is_old(path: &Path) -> bool {
     about.uid() == auth::user() && age.is_some_and(|age| age > LEFT_OVER)
 }
 
-/// Fits into the address of a socket, whatever the job is called (FNV-1a).
+/// Of one length, whatever the job is called (FNV-1a).
 fn short_name(job: &str) -> String {
     let hash = job.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -17,6 +17,7 @@ use crate::storage::Storage;
 use crate::wire::{MAX_TEXT_BYTES, Message};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use weir_engine::sharing::PolicyKind;
 
@@ -110,12 +111,8 @@ pub struct Server {
 
 impl Server {
     pub fn new(settings: Settings) -> io::Result<Server> {
-        Server::with_waker(settings, Waker::new()?)
-    }
-
-    /// One whose steps are ended by that waker too.
-    pub(crate) fn with_waker(settings: Settings, waker: Waker) -> io::Result<Server> {
         let poller = Poller::new()?;
+        let waker = Waker::new()?;
         poller.add(&waker, WAKER, Interest::READ)?;
         let now = now_ns();
         let mut coordinator = Coordinator::new(now, settings.policy, settings.pace);
@@ -182,7 +179,7 @@ impl Server {
 
     /// Waits for at most `timeout`, then does all that there is to do.
     pub fn step(&mut self, timeout: Duration) -> io::Result<()> {
-        let wait_ns = if self.own_input() { 0 } else { self.deadline_ns().saturating_sub(now_ns()) };
+        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
         let waited = self.poller.wait(timeout.min(Duration::from_nanos(wait_ns)), &mut ready);
@@ -219,6 +216,9 @@ impl Server {
 
     /// When [`Server::step`] wants to be called even if nothing comes.
     pub fn deadline_ns(&self) -> u64 {
+        if self.own_input() {
+            return 0;
+        }
         let lease_ns = self.leases_checked_ns + self.lease_check_ns();
         let park_ns = if self.parked.is_empty() { u64::MAX } else { self.stepped_ns + SLICE_NS };
         self.coordinator.deadline_ns().unwrap_or(u64::MAX).min(lease_ns).min(park_ns)
@@ -573,6 +573,13 @@ impl Server {
             self.coordinator.gone(now, peer);
             self.collect();
         }
+    }
+}
+
+impl AsRawFd for Server {
+    /// Ready to be read when [`Server::step`] has something to do.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poller.as_raw_fd()
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -360,6 +360,12 @@ impl Poller {
     }
 }
 
+impl AsRawFd for Poller {
+    fn as_raw_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+}
+
 /// Rounded up: waking early would only mean to wait again.
 fn milliseconds(timeout: Duration) -> i32 {
     timeout.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i32::MAX)
@@ -386,14 +392,6 @@ impl Waker {
         Ok(Waker(std::sync::Arc::new(event)))
     }
 
-    /// One that other processes wake by [`ring`], at a path in a directory that they trust.
-    pub fn at(path: &Path) -> io::Result<Waker> {
-        let _ = fs::remove_file(path);
-        let socket = with_short_path(path, |short| UnixDatagram::bind(short))?;
-        socket.set_nonblocking(true)?;
-        Ok(Waker(std::sync::Arc::new(socket.into())))
-    }
-
     pub fn wake(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes, as an eventfd takes them. It fails only when the waiter has been woken already.
@@ -410,18 +408,6 @@ impl Waker {
 impl AsRawFd for Waker {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
-    }
-}
-
-/// Wakes whoever has a [`Waker::at`] that path. An error means that nobody is there.
-pub fn ring(path: &Path) -> io::Result<()> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointers; the new descriptor is owned by nobody else.
-    let socket = unsafe { owned(libc::socket(libc::AF_UNIX, kind, 0))? };
-    match with_short_path(path, |short| UnixDatagram::from(socket).send_to(&[1], short)) {
-        // It has been rung so often that it cannot miss it.
-        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-        outcome => outcome.map(|_| ()),
     }
 }
 
