@@ -7,7 +7,8 @@
 //!
 //! Jobs that come in random order are not in the cache when they are many, whatever the policy. Two rows
 //! tell that part: `(memory)` changes a cache line of the job's own at every event and does nothing
-//! else, `(records)` is the engine with a policy that does nothing.
+//! else, `(records)` is the engine with a policy that does nothing. `instructions.sh` beside this file counts
+//! instructions instead, which are the same on a busy machine and whatever is in the cache.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -18,6 +19,8 @@ use weir_engine::sharing::{Policy, PolicyKind};
 
 const COUNTS: [u32; 6] = [60, 300, 1_000, 10_000, 30_000, 100_000];
 const EVENTS: usize = 1_000_000;
+/// Of a run under callgrind.
+const COUNTED_EVENTS: usize = 200_000;
 const TIMED_TOGETHER: usize = 1_000;
 
 /// A history that makes sense: who asks moves some bytes, then ends.
@@ -56,17 +59,29 @@ impl History {
     }
 }
 
+/// The number of jobs of a run under callgrind.
+fn counted_jobs() -> Option<u32> {
+    std::env::var("WEIR_BENCH_JOBS").ok().map(|jobs| jobs.parse().expect("WEIR_BENCH_JOBS is a number"))
+}
+
+/// What is measured. Callgrind knows it by its name.
+#[inline(never)]
+fn measured(events: &[(u64, Event)], step: &mut impl FnMut(u64, Event)) {
+    for &(now_ns, event) in events {
+        step(now_ns, event);
+    }
+}
+
 /// Of the median thousand events.
 fn nanoseconds_per_event(jobs: u32, mut step: impl FnMut(u64, Event)) -> f64 {
     let mut history = History::new(jobs);
     let mut events = Vec::new();
     let mut costs_ns: Vec<f64> = Vec::new();
-    for _ in 0..EVENTS / TIMED_TOGETHER {
+    let count = if counted_jobs().is_some() { COUNTED_EVENTS } else { EVENTS };
+    for _ in 0..count / TIMED_TOGETHER {
         history.go_on(&mut events);
         let start = Instant::now();
-        for &(now_ns, event) in &events {
-            step(now_ns, event);
-        }
+        measured(&events, &mut step);
         costs_ns.push(start.elapsed().as_nanos() as f64 / events.len() as f64);
     }
     costs_ns.sort_by(f64::total_cmp);
@@ -112,15 +127,17 @@ fn print_row(name: &str, cost_ns: impl Fn(u32) -> f64) {
     if wanted.peek().is_some() && !wanted.any(|wanted| wanted == name) {
         return;
     }
+    if let Some(jobs) = counted_jobs() {
+        cost_ns(jobs);
+        return println!("{COUNTED_EVENTS}");
+    }
     let costs_ns = COUNTS.map(cost_ns);
     let cells = costs_ns.map(|cost_ns| format!("{cost_ns:8.0}")).concat();
     let growth = costs_ns[COUNTS.len() - 1] / costs_ns[0];
     println!("{name:12}{cells} {growth:>7.1} {:>10.1}", 1e3 / costs_ns[0]);
 }
 
-fn main() {
-    // Timetables are planned for tens of applications; they are not on this curve.
-    let planned = [PolicyKind::Periodic, PolicyKind::Apio, PolicyKind::ApioBarrier];
+fn print_heading() {
     let (few, many) = (COUNTS[0], COUNTS[COUNTS.len() - 1]);
     println!("nanoseconds per step, by number of jobs; how many times more with {many} than with {few}");
     println!(
@@ -129,6 +146,14 @@ fn main() {
     );
     let heads = COUNTS.map(|count| format!("{count:>8}")).concat();
     println!("{:12}{heads} {:>7} {:>10}", "policy", "growth", "Msteps/s");
+}
+
+fn main() {
+    if counted_jobs().is_none() {
+        print_heading();
+    }
+    // Timetables are planned for tens of applications; they are not on this curve.
+    let planned = [PolicyKind::Periodic, PolicyKind::Apio, PolicyKind::ApioBarrier];
     print_row("(memory)", of_memory);
     print_row("(records)", |jobs| of_engine(Box::new(Nothing), jobs));
     for kind in PolicyKind::ALL.into_iter().filter(|kind| !planned.contains(kind)) {

@@ -22,7 +22,7 @@
 use crate::records::{Phase, Records, Whereabouts};
 use crate::sharing::Policy;
 
-pub use crate::records::{History, Job, Volumes};
+pub use crate::records::{History, Job};
 
 /// A job's number: small, chosen by the host, free again once the job has left (as a file descriptor is).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +36,9 @@ impl JobId {
 
 /// Job numbers are below this, which bounds the engine's memory.
 pub const MAX_JOBS: u32 = 1 << 20;
+
+/// Time stands still from here on: `u64::MAX` is never, and a deadline that is never must not come.
+const LAST_NS: u64 = u64::MAX - 1;
 
 /// What is known of a job when it joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -211,7 +214,7 @@ impl Engine {
     pub fn step(&mut self, now_ns: u64, event: Event, actions: &mut Vec<Action>) {
         actions.clear();
         self.ignored.time_went_back += u64::from(now_ns < self.now_ns);
-        self.now_ns = self.now_ns.max(now_ns);
+        self.now_ns = self.now_ns.max(now_ns.min(LAST_NS));
         match event {
             Event::JobJoined { job, info } => self.joined(job, info, actions),
             Event::PhaseBegan { job, bytes } => self.began(job, bytes, actions),

@@ -1,8 +1,8 @@
 //! What the engine knows of each job, laid out so that an event touches little memory.
 //!
 //! Of a hundred thousand jobs, few are in an I/O phase at a time, and the others are not in the
-//! processor's cache. What is known of a phase under way lies close together with that of other phases, and a
-//! job's past is one cache line, touched when a phase begins and ends.
+//! processor's cache. What is known of a phase under way lies close together with that of other phases, and all
+//! else that is asked of a job is one cache line.
 
 use crate::engine::{JobId, JobInfo};
 
@@ -25,8 +25,12 @@ pub struct History {
     since_ns: u64,
     /// Time spent outside I/O phases up to the beginning of the latest phase.
     pub compute_ns: u64,
-    /// Phases that ended, and the volumes they moved.
-    pub past: Volumes,
+    /// The job's seat, [`OUTSIDE`] or [`ABSENT`].
+    seat: u32,
+    past_count: u32,
+    /// What past phases moved: the mean, and the squared differences from it.
+    pub past_mean_bytes: f64,
+    past_squares: f64,
     /// Time the past phases would have taken with the storage alone: shares integrated over time.
     pub past_io_ns: f64,
     /// [`JobInfo::cap`]; not a number where it was not told.
@@ -59,25 +63,38 @@ const _: () = assert!(size_of::<History>() == 64 && size_of::<Phase>() == 64);
 const NO_PHASE: Phase =
     Phase { arrival: 0, announced_bytes: None, moved_bytes: 0, io_ns: 0.0, share: 0.0, share_since_ns: 0 };
 
-/// Count, mean and variance of the volumes of past phases.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Volumes {
-    pub count: u64,
-    pub mean_bytes: f64,
-    squares: f64,
-}
-
-impl Volumes {
-    fn add(&mut self, bytes: f64) {
-        self.count += 1;
-        let before = bytes - self.mean_bytes;
-        self.mean_bytes += before / self.count as f64;
-        self.squares += before * (bytes - self.mean_bytes);
+impl History {
+    fn new(info: JobInfo, now_ns: u64) -> History {
+        History {
+            joined_ns: now_ns,
+            since_ns: now_ns,
+            compute_ns: 0,
+            seat: OUTSIDE,
+            past_count: 0,
+            past_mean_bytes: 0.0,
+            past_squares: 0.0,
+            past_io_ns: 0.0,
+            cap: info.cap.unwrap_or(f64::NAN),
+        }
     }
 
-    /// Of the sample; zero when fewer than two phases are known.
-    pub fn standard_deviation_bytes(&self) -> f64 {
-        if self.count < 2 { 0.0 } else { (self.squares / (self.count - 1) as f64).sqrt() }
+    /// Phases that ended.
+    pub fn past_phases(&self) -> u64 {
+        u64::from(self.past_count)
+    }
+
+    /// Standard deviation of what past phases moved, of the sample; zero when fewer than two are known.
+    pub fn past_deviation_bytes(&self) -> f64 {
+        if self.past_count < 2 { 0.0 } else { (self.past_squares / f64::from(self.past_count - 1)).sqrt() }
+    }
+
+    /// Mean and variance are kept up to date as each phase ends (Welford's way).
+    fn remember(&mut self, phase: &Phase) {
+        self.past_count = self.past_count.saturating_add(1);
+        let before = phase.moved_bytes as f64 - self.past_mean_bytes;
+        self.past_mean_bytes += before / f64::from(self.past_count);
+        self.past_squares += before * (phase.moved_bytes as f64 - self.past_mean_bytes);
+        self.past_io_ns += phase.io_ns;
     }
 }
 
@@ -133,9 +150,10 @@ impl Job<'_> {
         if let Some(given_ns) = self.told[self.id.index()].w_iter_ns {
             return given_ns as f64;
         }
-        let History { past, compute_ns, past_io_ns, .. } = self.history;
-        let computed_phases = past.count + u64::from(self.phase_began_ns().is_some());
-        *compute_ns as f64 / computed_phases.max(1) as f64 + past_io_ns / past.count.max(1) as f64
+        let History { compute_ns, past_io_ns, .. } = *self.history;
+        let past_phases = self.history.past_phases();
+        let computed_phases = past_phases + u64::from(self.phase_began_ns().is_some());
+        compute_ns as f64 / computed_phases.max(1) as f64 + past_io_ns / past_phases.max(1) as f64
     }
 }
 
@@ -176,8 +194,7 @@ const OUTSIDE: u32 = u32::MAX - 1;
 /// higher than the most jobs that have been in a phase at once.
 #[derive(Default)]
 pub(crate) struct Records {
-    /// By job: its seat, [`OUTSIDE`] or [`ABSENT`].
-    seats: Vec<u32>,
+    /// By job.
     histories: Vec<History>,
     told: Vec<Told>,
     /// By seat.
@@ -188,10 +205,10 @@ pub(crate) struct Records {
 impl Records {
     #[inline]
     pub(crate) fn find(&self, job: JobId) -> Whereabouts {
-        match self.seats.get(job.index()) {
-            None | Some(&ABSENT) => Whereabouts::Absent,
-            Some(&OUTSIDE) => Whereabouts::Outside,
-            Some(&seat) => Whereabouts::InPhase(seat as usize),
+        match self.histories.get(job.index()).map_or(ABSENT, |history| history.seat) {
+            ABSENT => Whereabouts::Absent,
+            OUTSIDE => Whereabouts::Outside,
+            seat => Whereabouts::InPhase(seat as usize),
         }
     }
 
@@ -221,54 +238,44 @@ impl Records {
 
     /// The job must be absent.
     pub(crate) fn join(&mut self, job: JobId, info: JobInfo, now_ns: u64) {
-        let history = History {
-            joined_ns: now_ns,
-            since_ns: now_ns,
-            compute_ns: 0,
-            past: Volumes::default(),
-            past_io_ns: 0.0,
-            cap: info.cap.unwrap_or(f64::NAN),
-        };
+        let history = History::new(info, now_ns);
         let told = Told { w_iter_ns: info.w_iter_ns, nodes: info.nodes };
-        if self.seats.len() <= job.index() {
-            self.seats.resize(job.index() + 1, ABSENT);
-            self.histories.resize(job.index() + 1, history);
+        if self.histories.len() <= job.index() {
+            self.histories.resize(job.index() + 1, History { seat: ABSENT, ..history });
             self.told.resize(job.index() + 1, told);
         }
-        self.seats[job.index()] = OUTSIDE;
         self.histories[job.index()] = history;
         self.told[job.index()] = told;
     }
 
     /// The job must be outside.
     pub(crate) fn leave(&mut self, job: JobId) {
-        self.seats[job.index()] = ABSENT;
+        self.histories[job.index()].seat = ABSENT;
     }
 
     /// The job must be outside. Answers its seat.
     pub(crate) fn begin_phase(&mut self, job: JobId, phase: Phase, now_ns: u64) -> usize {
-        let history = &mut self.histories[job.index()];
-        history.compute_ns += now_ns - history.since_ns;
-        history.since_ns = now_ns;
         let seat = self.free.pop().unwrap_or(self.phases.len() as u32);
-        self.seats[job.index()] = seat;
         match self.phases.get_mut(seat as usize) {
             Some(free) => *free = phase,
             None => self.phases.push(phase),
         }
+        let history = &mut self.histories[job.index()];
+        history.compute_ns += now_ns - history.since_ns;
+        history.since_ns = now_ns;
+        history.seat = seat;
         seat as usize
     }
 
     /// The phase counts among the past ones.
     pub(crate) fn remember_phase(&mut self, job: JobId, seat: usize) {
-        let (history, phase) = (&mut self.histories[job.index()], &self.phases[seat]);
-        history.past.add(phase.moved_bytes as f64);
-        history.past_io_ns += phase.io_ns;
+        self.histories[job.index()].remember(&self.phases[seat]);
     }
 
     pub(crate) fn end_phase(&mut self, job: JobId, seat: usize, now_ns: u64) {
-        self.histories[job.index()].since_ns = now_ns;
-        self.seats[job.index()] = OUTSIDE;
+        let history = &mut self.histories[job.index()];
+        history.since_ns = now_ns;
+        history.seat = OUTSIDE;
         self.free.push(seat as u32);
     }
 }

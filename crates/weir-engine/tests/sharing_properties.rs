@@ -82,6 +82,27 @@ fn any_history() -> impl Strategy<Value = Vec<(u64, Event)>> {
     })
 }
 
+#[test]
+fn the_end_of_time() {
+    for kind in PolicyKind::ALL {
+        let (mut engine, mut actions) = (Engine::new(kind.build()), Vec::new());
+        let jobs = || (0..9).map(JobId);
+        let about_all = |event: fn(JobId) -> Event| jobs().map(event).collect::<Vec<_>>();
+        let events = [
+            about_all(|job| Event::JobJoined { job, info: JobInfo::default() }),
+            about_all(|job| Event::PhaseBegan { job, bytes: None }),
+            about_all(|job| Event::BytesMoved { job, bytes: u64::MAX }),
+            vec![Event::TimePassed],
+            about_all(|job| Event::PhaseEnded { job }),
+            about_all(|job| Event::JobLeft { job }),
+        ];
+        for (at, event) in events.into_iter().flatten().enumerate() {
+            engine.step(if at == 0 { 0 } else { u64::MAX }, event, &mut actions);
+        }
+        assert!(jobs().all(|job| engine.job(job).is_none()), "{kind}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 

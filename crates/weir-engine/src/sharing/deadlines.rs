@@ -4,55 +4,64 @@ use crate::engine::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// At most one deadline per job. Those that were replaced or called off stay in the heap until their
-/// time or until they are most of it: finding them there would cost more than passing over them.
+/// At most one deadline per job in its phase. Those that were replaced or called off stay in the heap until
+/// their time or until they are most of it: finding them there would cost more than passing over them.
 #[derive(Default)]
 pub(super) struct Deadlines {
-    heap: BinaryHeap<Reverse<(u64, JobId)>>,
-    /// By job; [`NEVER`].
-    at_ns: Vec<u64>,
+    heap: BinaryHeap<Reverse<Deadline>>,
+    /// By seat, those that hold; [`NEVER`] where there is none.
+    holding: Vec<Deadline>,
     set: usize,
 }
 
-const NEVER: u64 = u64::MAX;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Deadline {
+    at_ns: u64,
+    job: JobId,
+    seat: u32,
+}
+
+const NEVER: Deadline = Deadline { at_ns: u64::MAX, job: JobId(u32::MAX), seat: u32::MAX };
 
 impl Deadlines {
-    pub(super) fn get(&self, job: JobId) -> u64 {
-        self.at_ns.get(job.index()).copied().unwrap_or(NEVER)
+    /// `u64::MAX` is never.
+    pub(super) fn get(&self, seat: usize) -> u64 {
+        self.holding.get(seat).unwrap_or(&NEVER).at_ns
     }
 
     /// In place of the one the job has.
-    pub(super) fn set(&mut self, job: JobId, at_ns: u64) {
-        if self.at_ns.len() <= job.index() {
-            self.at_ns.resize(job.index() + 1, NEVER);
+    pub(super) fn set(&mut self, job: JobId, seat: usize, at_ns: u64) {
+        if self.holding.len() <= seat {
+            self.holding.resize(seat + 1, NEVER);
         }
-        self.clear(job);
-        if at_ns < NEVER {
-            self.at_ns[job.index()] = at_ns;
+        self.clear(seat);
+        if at_ns < NEVER.at_ns {
+            let deadline = Deadline { at_ns, job, seat: seat as u32 };
+            self.holding[seat] = deadline;
             self.set += 1;
-            self.heap.push(Reverse((at_ns, job)));
+            self.heap.push(Reverse(deadline));
             self.tidy();
         }
     }
 
-    pub(super) fn clear(&mut self, job: JobId) {
-        if let Some(at_ns) = self.at_ns.get_mut(job.index())
-            && *at_ns < NEVER
+    pub(super) fn clear(&mut self, seat: usize) {
+        if let Some(deadline) = self.holding.get_mut(seat)
+            && *deadline != NEVER
         {
-            *at_ns = NEVER;
+            *deadline = NEVER;
             self.set -= 1;
         }
     }
 
     /// A job whose deadline has come, the earliest first, then the lower number. It has none from now on.
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<JobId> {
-        while let Some(&Reverse((at_ns, job))) = self.heap.peek()
-            && at_ns <= now_ns
+        while let Some(&Reverse(deadline)) = self.heap.peek()
+            && deadline.at_ns <= now_ns
         {
             self.heap.pop();
-            if self.at_ns[job.index()] == at_ns {
-                self.clear(job);
-                return Some(job);
+            if self.holding[deadline.seat as usize] == deadline {
+                self.clear(deadline.seat as usize);
+                return Some(deadline.job);
             }
         }
         None
@@ -60,8 +69,8 @@ impl Deadlines {
 
     fn tidy(&mut self) {
         if self.heap.len() > 2 * self.set + 64 {
-            let at_ns = &self.at_ns;
-            self.heap.retain(|Reverse((entry_ns, job))| at_ns[job.index()] == *entry_ns);
+            let holding = &self.holding;
+            self.heap.retain(|Reverse(deadline)| holding[deadline.seat as usize] == *deadline);
         }
     }
 }
@@ -74,22 +83,31 @@ mod tests {
     fn only_the_latest_word_counts() {
         let mut deadlines = Deadlines::default();
         let [a, b, c] = [JobId(0), JobId(1), JobId(2)];
-        deadlines.set(b, 10);
-        deadlines.set(a, 30);
-        deadlines.set(a, 10);
-        deadlines.set(c, 5);
-        deadlines.clear(c);
-        assert_eq!(deadlines.get(c), NEVER);
+        deadlines.set(b, 11, 10);
+        deadlines.set(a, 10, 30);
+        deadlines.set(a, 10, 10);
+        deadlines.set(c, 12, 5);
+        deadlines.clear(12);
+        assert_eq!(deadlines.get(12), u64::MAX);
         assert_eq!(deadlines.pop(9), None);
         assert_eq!([deadlines.pop(10), deadlines.pop(10), deadlines.pop(10)], [Some(a), Some(b), None]);
         assert_eq!(deadlines.pop(30), None, "what was replaced");
     }
 
     #[test]
+    fn who_left_is_not_who_took_the_seat() {
+        let mut deadlines = Deadlines::default();
+        deadlines.set(JobId(1), 0, 10);
+        deadlines.clear(0);
+        deadlines.set(JobId(2), 0, 10);
+        assert_eq!([deadlines.pop(10), deadlines.pop(10)], [Some(JobId(2)), None]);
+    }
+
+    #[test]
     fn what_was_replaced_takes_no_room_for_long() {
         let mut deadlines = Deadlines::default();
         for at_ns in 0..100_000 {
-            deadlines.set(JobId(0), at_ns);
+            deadlines.set(JobId(0), 0, at_ns);
             assert!(deadlines.heap.len() <= 67);
         }
         assert_eq!(deadlines.pop(u64::MAX - 1), Some(JobId(0)));

@@ -48,13 +48,13 @@ impl Policy for MinMax {
             self.fall_ns.resize(seat + 1, u64::MAX);
         }
         self.fall_ns[seat] = fall_ns;
-        self.falls.set(job, fall_ns);
+        self.falls.set(job, seat, fall_ns);
         self.greedy.enter(job, lost_nodes(desk.job(job), desk.now_ns), desk);
         self.settle(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.falls.clear(job);
+        self.falls.clear(desk.seat(job));
         self.greedy.leave(job, desk);
         self.settle(desk);
     }

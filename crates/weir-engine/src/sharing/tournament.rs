@@ -26,204 +26,230 @@ impl Line {
     }
 }
 
-/// Of a group or of two halves of the tree.
-#[derive(Clone, Copy)]
-struct Match {
-    /// The place of the winner; [`NOBODY`] where nobody plays.
-    winner: Place,
-    /// The result stands until this time, not included.
-    until_ns: u64,
-}
-
 /// Where a job plays, as long as it does.
 pub(super) type Place = u32;
 
-const NOBODY: Place = u32::MAX;
-const EMPTY: Match = Match { winner: NOBODY, until_ns: u64::MAX };
-
-/// Places that lie side by side and play one match: the lowest levels of a tree of pairs would each be somewhere
-/// else in memory, and that is what they would cost.
+/// So many play one match: their lines lie side by side, where those of a tree of pairs would each be
+/// somewhere else in memory.
 const GROUP: usize = 4;
 
-/// One who plays. Of two equal values the lower order wins; then the lower job number.
+/// One who plays, in its own place and again wherever it has won. Of two equal values the lower order
+/// wins; then the lower job number.
 #[derive(Clone, Copy)]
 struct Player {
     line: Line,
     order: u64,
+    /// The match it won stands until this time, not included, and so do all those it won before.
+    until_ns: u64,
     job: JobId,
-    plays: bool,
+    place: Place,
 }
+
+/// Plays where nobody does, and loses against everybody.
+const NOBODY: Player = Player {
+    line: Line { value: f64::NEG_INFINITY, slope: f64::NEG_INFINITY, at_ns: 0 },
+    order: u64::MAX,
+    until_ns: u64::MAX,
+    job: JobId(u32::MAX),
+    place: Place::MAX,
+};
+
+/// Three cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Group([Player; GROUP]);
+
+const _: () = assert!(size_of::<Group>() == 3 * 64);
 
 /// The tree has as many places as jobs have ever been in at once: it is as deep as the jobs in it are
 /// many, not as all jobs are.
 pub(super) struct Tournament {
-    players: Vec<Player>,
+    /// The lowest level has everybody, each further one the winners of the groups below it, and the last
+    /// one a single group.
+    levels: Vec<Vec<Group>>,
+    champion: Player,
+    places: Place,
     free: Vec<Place>,
-    /// A complete binary tree: the root is 1, the leaf of group `g` is `matches.len() / 2 + g`.
-    matches: Vec<Match>,
+    /// Whose matches are yet to be replayed: often somebody else enters there at once.
+    vacated: Option<Place>,
 }
 
 impl Default for Tournament {
     fn default() -> Self {
-        Tournament { players: Vec::new(), free: Vec::new(), matches: vec![EMPTY; 2] }
+        Tournament { levels: Vec::new(), champion: NOBODY, places: 0, free: Vec::new(), vacated: None }
     }
 }
 
 impl Tournament {
     pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) -> Place {
-        let player = Player { line, order, job, plays: true };
-        let place = self.free.pop().unwrap_or(self.players.len() as Place);
-        match self.players.get_mut(place as usize) {
-            Some(free) => *free = player,
-            None => {
-                self.players.push(player);
-                self.grow(now_ns);
-            }
+        let place = self.free.pop().unwrap_or_else(|| self.add_place());
+        if self.vacated == Some(place) {
+            self.vacated = None;
         }
+        *self.player(place) = Player { line, order, until_ns: u64::MAX, job, place };
         self.replay(now_ns, place);
         place
     }
 
     /// Another line for the one who plays there.
     pub(super) fn change(&mut self, now_ns: u64, place: Place, line: Line) {
-        self.players[place as usize].line = line;
+        self.player(place).line = line;
         self.replay(now_ns, place);
     }
 
     pub(super) fn withdraw(&mut self, now_ns: u64, place: Place) {
-        self.players[place as usize].plays = false;
+        self.catch_up(now_ns);
+        *self.player(place) = NOBODY;
         self.free.push(place);
-        self.replay(now_ns, place);
+        self.vacated = Some(place);
     }
 
     /// Who leads at this time, and with what value.
     pub(super) fn first(&mut self, now_ns: u64) -> Option<(JobId, f64)> {
-        self.advance(1, now_ns);
-        let player = self.players.get(self.matches[1].winner as usize)?;
-        Some((player.job, player.line.at(now_ns)))
-    }
-
-    fn leaves(&self) -> usize {
-        self.matches.len() / 2
-    }
-
-    fn grow(&mut self, now_ns: u64) {
-        let (before, leaves) = (self.leaves(), self.players.len().div_ceil(GROUP).next_power_of_two());
-        if leaves <= before {
-            return;
+        self.catch_up(now_ns);
+        if self.champion.until_ns <= now_ns {
+            self.champion = self.play(self.levels.len() - 1, 0, now_ns);
         }
-        let mut matches = vec![EMPTY; 2 * leaves];
-        matches[leaves..leaves + before].copy_from_slice(&self.matches[before..]);
-        self.matches = matches;
-        for node in (1..leaves).rev() {
-            self.play(node, now_ns);
+        let Player { line, job, place, .. } = &self.champion;
+        (*place != NOBODY.place).then(|| (*job, line.at(now_ns)))
+    }
+
+    fn player(&mut self, place: Place) -> &mut Player {
+        &mut self.levels[0][place as usize / GROUP].0[place as usize % GROUP]
+    }
+
+    fn add_place(&mut self) -> Place {
+        let place = self.places;
+        self.places += 1;
+        let mut index = place as usize;
+        for level in &mut self.levels {
+            index /= GROUP;
+            if index < level.len() {
+                return place;
+            }
+            level.push(Group([NOBODY; GROUP]));
+        }
+        if index > 0 || self.levels.is_empty() {
+            let mut top = Group([NOBODY; GROUP]);
+            top.0[0] = self.champion;
+            self.levels.push(vec![top]);
+        }
+        place
+    }
+
+    fn catch_up(&mut self, now_ns: u64) {
+        if let Some(place) = self.vacated.take() {
+            self.replay(now_ns, place);
         }
     }
 
     /// Replays the matches of a place, up to the first that neither was nor is won by who plays there:
     /// nothing changes for those above, but for when to look at them again.
     fn replay(&mut self, now_ns: u64, place: Place) {
-        let mut node = self.leaves() + place as usize / GROUP;
-        loop {
-            let before = self.matches[node].winner;
-            self.play(node, now_ns);
-            let Match { winner, until_ns } = self.matches[node];
-            if node == 1 {
+        self.catch_up(now_ns);
+        let mut index = place as usize;
+        for level in 0..self.levels.len() {
+            index /= GROUP;
+            let winner = self.play(level, index, now_ns);
+            let won = self.won(level, index);
+            let before = won.place;
+            *won = winner;
+            if before == winner.place && winner.place != place {
+                return self.look_by(winner.until_ns, level + 1, index);
+            }
+        }
+    }
+
+    /// Where the winner of a group is noted.
+    fn won(&mut self, level: usize, group: usize) -> &mut Player {
+        match self.levels.get_mut(level + 1) {
+            Some(above) => &mut above[group / GROUP].0[group % GROUP],
+            None => &mut self.champion,
+        }
+    }
+
+    /// No match from this level on, above this group, stands for longer. A look too early does no harm.
+    fn look_by(&mut self, until_ns: u64, level: usize, mut group: usize) {
+        for level in level..self.levels.len() {
+            group /= GROUP;
+            let won = self.won(level, group);
+            if won.until_ns <= until_ns {
                 return;
             }
-            if winner == before && winner != place {
-                return self.look_by(until_ns, node);
-            }
-            self.advance(node ^ 1, now_ns);
-            node /= 2;
+            won.until_ns = until_ns;
         }
     }
 
-    /// Nobody above this match stands for longer than it does. A look too early does no harm.
-    fn look_by(&mut self, until_ns: u64, mut node: usize) {
-        while node > 1 {
-            node /= 2;
-            if self.matches[node].until_ns <= until_ns {
-                return;
-            }
-            self.matches[node].until_ns = until_ns;
+    /// Who wins a group.
+    #[inline]
+    fn play(&mut self, level: usize, group: usize, now_ns: u64) -> Player {
+        if self.levels[level][group].until_ns() <= now_ns {
+            self.advance(level, group, now_ns);
         }
+        self.levels[level][group].winner(now_ns)
     }
 
-    fn advance(&mut self, node: usize, now_ns: u64) {
-        if self.matches[node].until_ns <= now_ns {
-            if node < self.leaves() {
-                self.advance(2 * node, now_ns);
-                self.advance(2 * node + 1, now_ns);
-            }
-            self.play(node, now_ns);
-        }
-    }
-
-    /// All below is up to date: who wins, and until when.
-    fn play(&mut self, node: usize, now_ns: u64) {
-        let leaves = self.leaves();
-        self.matches[node] = if node < leaves {
-            self.between(self.matches[2 * node], self.matches[2 * node + 1], now_ns)
-        } else {
-            self.among((node - leaves) * GROUP, now_ns)
-        };
-    }
-
-    fn between(&self, left: Match, right: Match, now_ns: u64) -> Match {
-        match (left.winner, right.winner) {
-            (_, NOBODY) => left,
-            (NOBODY, _) => right,
-            (a, b) => {
-                let (player_a, player_b) = (&self.players[a as usize], &self.players[b as usize]);
-                let (winner, stands_until_ns) = if player_a.beats(player_b, now_ns) {
-                    (a, player_a.overtaken_by_ns(player_b, now_ns))
-                } else {
-                    (b, player_b.overtaken_by_ns(player_a, now_ns))
-                };
-                Match { winner, until_ns: left.until_ns.min(right.until_ns).min(stands_until_ns) }
+    /// Plays again for those in a group whose time is up; on the lowest level it never is.
+    fn advance(&mut self, level: usize, group: usize, now_ns: u64) {
+        for member in 0..GROUP {
+            if self.levels[level][group].0[member].until_ns <= now_ns {
+                let winner = self.play(level - 1, group * GROUP + member, now_ns);
+                self.levels[level][group].0[member] = winner;
             }
         }
-    }
-
-    /// The group that begins at this place.
-    fn among(&self, begin: usize, now_ns: u64) -> Match {
-        let group = &self.players[begin..self.players.len().min(begin + GROUP)];
-        let mut best: Option<(usize, &Player)> = None;
-        for (index, player) in group.iter().enumerate().filter(|(_, player)| player.plays) {
-            if best.is_none_or(|(_, best)| player.beats(best, now_ns)) {
-                best = Some((index, player));
-            }
-        }
-        let Some((winner, best)) = best else { return EMPTY };
-        let mut until_ns = u64::MAX;
-        for (index, player) in group.iter().enumerate() {
-            if player.plays && index != winner {
-                until_ns = until_ns.min(best.overtaken_by_ns(player, now_ns));
-            }
-        }
-        Match { winner: (begin + winner) as Place, until_ns }
     }
 }
 
-impl Player {
-    #[inline]
-    fn beats(&self, other: &Player, now_ns: u64) -> bool {
-        let (own, others) = (self.line.at(now_ns), other.line.at(now_ns));
-        own > others || (own == others && (self.order, self.job) < (other.order, other.job))
+/// Written without branches where it can be: who wins cannot be foreseen, least of all by a processor.
+impl Group {
+    fn until_ns(&self) -> u64 {
+        self.0.iter().fold(u64::MAX, |until_ns, player| until_ns.min(player.until_ns))
     }
 
-    #[inline]
-    fn overtaken_by_ns(&self, other: &Player, now_ns: u64) -> u64 {
-        let lead = self.line.at(now_ns) - other.line.at(now_ns);
-        overtaken_at_ns(now_ns, lead, other.line.slope - self.line.slope)
+    fn winner(&self, now_ns: u64) -> Player {
+        if self.0.iter().all(|player| player.place == NOBODY.place) {
+            return NOBODY;
+        }
+        let values = self.0.each_ref().map(|player| {
+            if player.place == NOBODY.place { f64::NEG_INFINITY } else { player.line.at(now_ns) }
+        });
+        let best = self.best(values);
+        let (winner, value) = (&self.0[best], values[best]);
+        let mut stands_ns = f64::INFINITY;
+        for (other, other_value) in self.0.iter().zip(values) {
+            let climb = other.line.slope - winner.line.slope;
+            if climb > 0.0 {
+                stands_ns = f64::min(stands_ns, (value - other_value) / climb);
+            }
+        }
+        Player { until_ns: self.until_ns().min(passed_at_ns(now_ns, stands_ns)), ..*winner }
     }
+
+    fn best(&self, values: [f64; GROUP]) -> usize {
+        let highest = values.into_iter().fold(f64::NEG_INFINITY, higher);
+        let ties = values.map(|value| u32::from(value == highest));
+        let ties = ties[0] | ties[1] << 1 | ties[2] << 2 | ties[3] << 3;
+        if ties.is_power_of_two() {
+            return ties.trailing_zeros() as usize % GROUP;
+        }
+        let tied = (0..GROUP).filter(|member| ties & (1 << member) != 0);
+        tied.min_by_key(|&member| (self.0[member].order, self.0[member].job)).unwrap_or(0)
+    }
+}
+
+/// `b` if `a` is not a number; one instruction, as `f64::max` is not.
+fn higher(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 /// When somebody `lead` behind who gains `climb` per nanosecond is ahead; rounded down, as a look
 /// too early costs a replay and a look too late costs the order.
 pub(super) fn overtaken_at_ns(now_ns: u64, lead: f64, climb: f64) -> u64 {
-    if climb > 0.0 { now_ns.saturating_add((lead / climb) as u64).saturating_add(1) } else { u64::MAX }
+    passed_at_ns(now_ns, if climb > 0.0 { lead / climb } else { f64::INFINITY })
+}
+
+fn passed_at_ns(now_ns: u64, wait_ns: f64) -> u64 {
+    now_ns.saturating_add(wait_ns as u64).saturating_add(1)
 }
 
 /// The lowest of many lines: a [`Tournament`] upside down. Ties go to the later one, so that the
@@ -281,6 +307,9 @@ mod tests {
                     };
                     tournament.change(now_ns, place, line);
                     all.insert(job, (place, line, order));
+                }
+                if random.random_range(0..2) == 0 {
+                    continue;
                 }
                 let value = |job: &JobId| all[job].1.at(now_ns);
                 let first = all.keys().copied().max_by(|a, b| {

@@ -10,7 +10,7 @@
 //!                   e    = 0.45 + 8 x,  x = mean of f over the jobs
 //! ```
 //!
-//! and the highest is served, at once and in place of whoever is served. Jobs whose `f` is above a
+//! and the highest is served, at once and in place of whoever is served, once it is a hundredth above. Jobs whose `f` is above a
 //! limit are *overdue*: they go before all others, the highest `f` first, until they are below it again.
 //! Nobody is to be stalled more than five times the mean, nor to get on (`1 - f`, the inverse of its
 //! stretch) more than 9 % slower than the mean job. The first is what counts where stalls are few, the
@@ -21,6 +21,7 @@
 //! - Volumes vary: past its mean, a phase is not about to end. What is left is the mean residual of a
 //!   spread as wide as the job's own ([`residual`]).
 //! - What a job can use of the bandwidth is learnt from what it moves while nobody else is served, when not told.
+//!   Until then it is taken to be like the others: to serve it alone only to find out would leave unused what it cannot use.
 //! - Nobody starves: who waits has an `f` that grows without bound on its line while that of the
 //!   served stands still, so it becomes overdue, then first among those; a timer makes sure of a look
 //!   even if nothing else happens.
@@ -54,6 +55,10 @@ const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const MOST_STALLED: f64 = 5.0;
 const MOST_BEHIND: f64 = 0.09;
 
+/// Who is served ranks this much higher. To change places costs a message to either, and of many whose ranks
+/// are all but the same one would overtake the other at every event.
+const IN_PLACE: f64 = 1.01;
+
 /// Lifts the overdue above all others. Ranks below are at most [`HIGHEST_WEIGHT`].
 const OVERDUE: f64 = 1e9;
 const HIGHEST_WEIGHT: f64 = 1e6;
@@ -74,7 +79,7 @@ impl Policy for Weir {
     }
 
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        self.ledger.weigh(job, desk);
+        self.ledger.phase_began(job, desk);
         let line = self.ledger.line(job, false, desk);
         self.greedy.enter_with_cap(job, self.ledger.cap(job, desk), line, desk);
         self.settle(desk);
@@ -86,7 +91,7 @@ impl Policy for Weir {
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
         let alone_since_ns = self.alone.filter(|&(alone, _)| alone == job).map(|(_, since_ns)| since_ns);
         self.ledger.learn_cap(job, alone_since_ns, desk);
-        self.ledger.weigh(job, desk);
+        self.ledger.standings[desk.seat(job)].weight = self.ledger.weight(job, desk);
         if !self.greedy.is_served(job, desk) {
             return;
         }
@@ -139,9 +144,12 @@ impl Weir {
 /// What the rule knows of the jobs beyond the engine's records.
 #[derive(Default)]
 struct Ledger {
-    standings: Vec<Standing>,
-    /// Of jobs that did not say what they can use.
+    /// By job.
+    stalls: Vec<Stalls>,
+    /// By job, of those that did not say what they can use.
     reports: Vec<Reports>,
+    /// By seat.
+    standings: Vec<Standing>,
     jobs: u64,
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
@@ -153,26 +161,38 @@ struct Ledger {
     compute_ns: f64,
     /// The highest rate, in bytes per nanosecond, that a job has kept up while nobody else was served.
     best_rate: f64,
+    /// All that jobs whose caps are learnt moved while nobody else was served.
+    alone: Alone,
 }
 
-/// A cache line: with many jobs, those that are touched are not in the cache.
+/// How long a job has been stalled in its life.
 #[derive(Clone, Copy, Default)]
-#[repr(align(64))]
-struct Standing {
-    stalled_ns: f64,
-    /// Stalled since then, on top; `None` while served or computing.
-    stalled_since_ns: Option<u64>,
+struct Stalls {
+    past_ns: f64,
+    /// `f` as of the latest event.
     fraction: f64,
+}
+
+/// How a job in its phase stands.
+#[derive(Clone, Copy)]
+struct Standing {
+    /// Stalled since then, on top of the past; `None` while served.
+    stalled_since_ns: Option<u64>,
     /// `left^-e` as of the latest news.
     weight: f64,
     overdue: bool,
 }
 
+/// While nobody else was served: how long, and how much was moved.
+#[derive(Clone, Copy, Default)]
+struct Alone {
+    ns: f64,
+    bytes: f64,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Reports {
-    /// While nobody else was served: how long, and how much was moved.
-    alone_ns: f64,
-    alone_bytes: f64,
+    alone: Alone,
     /// Up to when the bytes have been reported, and how many in this phase.
     reported_ns: u64,
     reported_bytes: u64,
@@ -180,19 +200,27 @@ struct Reports {
 
 impl Ledger {
     fn join(&mut self, job: JobId, now_ns: u64) {
-        if self.standings.len() <= job.index() {
-            self.standings.resize(job.index() + 1, Standing::default());
+        if self.stalls.len() <= job.index() {
+            self.stalls.resize(job.index() + 1, Stalls::default());
             self.reports.resize(job.index() + 1, Reports::default());
         }
-        self.standings[job.index()] = Standing::default();
+        self.stalls[job.index()] = Stalls::default();
         self.reports[job.index()] = Reports { reported_ns: now_ns, ..Reports::default() };
         self.jobs += 1;
     }
 
     fn leave(&mut self, job: JobId) {
-        self.deadlines.clear(job);
         self.jobs -= 1;
-        self.sum_of_fractions -= self.standings[job.index()].fraction;
+        self.sum_of_fractions -= self.stalls[job.index()].fraction;
+    }
+
+    fn phase_began(&mut self, job: JobId, desk: &Desk) {
+        let standing = Standing { stalled_since_ns: None, weight: self.weight(job, desk), overdue: false };
+        let seat = desk.seat(job);
+        if self.standings.len() <= seat {
+            self.standings.resize(seat + 1, standing);
+        }
+        self.standings[seat] = standing;
     }
 
     fn mean_fraction(&self) -> f64 {
@@ -213,28 +241,30 @@ impl Ledger {
         let entry = desk.job(job);
         let life_ns = life_ns(entry, now_ns);
         let limit = self.limit();
-        let standing = &mut self.standings[job.index()];
-        standing.stop_stall(now_ns);
+        let (stalls, standing) = (&mut self.stalls[job.index()], &mut self.standings[desk.seat(job)]);
+        stalls.past_ns += standing.stop_stall(now_ns);
         standing.stalled_since_ns = (!served).then_some(now_ns);
-        let fraction = standing.stalled_ns / life_ns;
+        let fraction = stalls.past_ns / life_ns;
         let growth = (1.0 - fraction) / life_ns;
-        self.sum_of_fractions += fraction - standing.fraction;
-        standing.fraction = fraction;
+        self.sum_of_fractions += fraction - stalls.fraction;
+        stalls.fraction = fraction;
         standing.overdue &= fraction >= limit;
-        if !served && !standing.overdue {
+        let Standing { weight, overdue, .. } = *standing;
+        if !served && !overdue {
             let deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
-            self.look_by(job, deadline_ns);
+            self.look_by(job, deadline_ns, desk);
         }
-        let standing = &self.standings[job.index()];
-        let (lift, weight) = if standing.overdue { (OVERDUE, 1.0) } else { (0.0, standing.weight) };
-        let slope = if served { 0.0 } else { growth * weight };
-        Line { value: lift + fraction * weight, slope, at_ns: now_ns }
+        let (lift, weight) = if overdue { (OVERDUE, 1.0) } else { (0.0, weight) };
+        let rank = fraction * weight;
+        let (value, slope) = if served { (rank * IN_PLACE, 0.0) } else { (rank, growth * weight) };
+        Line { value: lift + value, slope, at_ns: now_ns }
     }
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
-    fn look_by(&mut self, job: JobId, deadline_ns: u64) {
-        if deadline_ns < self.deadlines.get(job) {
-            self.deadlines.set(job, deadline_ns);
+    fn look_by(&mut self, job: JobId, deadline_ns: u64, desk: &Desk) {
+        let seat = desk.seat(job);
+        if deadline_ns < self.deadlines.get(seat) {
+            self.deadlines.set(job, seat, deadline_ns);
         }
     }
 
@@ -242,43 +272,44 @@ impl Ledger {
     fn next_overdue(&mut self, desk: &Desk) -> Option<JobId> {
         let limit = self.limit();
         while let Some(job) = self.deadlines.pop(desk.now_ns) {
-            let standing = &mut self.standings[job.index()];
+            let standing = &mut self.standings[desk.seat(job)];
             if standing.stalled_since_ns.is_none() || standing.overdue {
                 continue;
             }
             let life_ns = life_ns(desk.job(job), desk.now_ns);
-            let fraction = standing.stalled_at_ns(desk.now_ns) / life_ns;
+            let stalled_ns = self.stalls[job.index()].past_ns + standing.stall_ns(desk.now_ns);
+            let fraction = stalled_ns / life_ns;
             if fraction >= limit {
                 standing.overdue = true;
                 return Some(job);
             }
             let wait_ns = ((limit - fraction) * life_ns).max(life_ns * 1e-4);
-            self.look_by(job, desk.now_ns.saturating_add(wait_ns as u64 + 1));
+            self.look_by(job, desk.now_ns.saturating_add(wait_ns as u64 + 1), desk);
         }
         None
     }
 
     /// `left^-e`, with volumes in units of the mean phase: `e` moves with time, and a unit of its own
     /// would let ranks of different times differ by far more than the jobs do.
-    fn weigh(&mut self, job: JobId, desk: &Desk) {
+    fn weight(&self, job: JobId, desk: &Desk) -> f64 {
         let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
         let left = self.left_bytes(desk.job(job)) / mean_bytes.max(1.0);
         let exponent = 0.45 + 8.0 * self.mean_fraction();
-        let weight = left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT);
-        self.standings[job.index()].weight = weight;
+        left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
     }
 
     /// What the phase is expected to move still.
     fn left_bytes(&self, job: Job) -> f64 {
-        let (mean_bytes, spread_bytes) = match (job.announced_bytes(), job.history.past.count) {
+        let history = job.history;
+        let (mean_bytes, spread_bytes) = match (job.announced_bytes(), history.past_phases()) {
             (Some(bytes), _) => (bytes as f64, 0.0),
             (None, 0) if self.compute_ns > 0.0 => {
-                let likely = job.history.compute_ns as f64 * self.volume_bytes / self.compute_ns;
+                let likely = history.compute_ns as f64 * self.volume_bytes / self.compute_ns;
                 (likely, 0.1 * likely)
             }
             (None, 0) => (0.0, 0.0),
-            (None, 1) => (job.history.past.mean_bytes, 0.1 * job.history.past.mean_bytes),
-            (None, _) => (job.history.past.mean_bytes, job.history.past.standard_deviation_bytes()),
+            (None, 1) => (history.past_mean_bytes, 0.1 * history.past_mean_bytes),
+            (None, _) => (history.past_mean_bytes, history.past_deviation_bytes()),
         };
         let left = residual(mean_bytes - job.moved_bytes() as f64, spread_bytes);
         left.max(0.01 * mean_bytes).max(1.0)
@@ -288,25 +319,27 @@ impl Ledger {
         let entry = desk.job(job);
         self.phases += 1.0;
         self.volume_bytes += entry.moved_bytes() as f64;
-        self.compute_ns += entry.history.compute_ns as f64 / entry.history.past.count.max(1) as f64;
-        let standing = &mut self.standings[job.index()];
-        standing.stop_stall(desk.now_ns);
-        standing.overdue = false;
+        self.compute_ns += entry.history.compute_ns as f64 / entry.history.past_phases().max(1) as f64;
+        let seat = desk.seat(job);
+        self.stalls[job.index()].past_ns += self.standings[seat].stop_stall(desk.now_ns);
+        self.deadlines.clear(seat);
         if entry.told_cap().is_none() {
             self.reports[job.index()].reported_bytes = 0;
         }
     }
 
-    /// The part of the bandwidth that the job can use: as told, or as seen next to the best.
+    /// The part of the bandwidth that the job can use: as told, or as seen next to the best, be it of the job
+    /// or of all.
     fn cap(&self, job: JobId, desk: &Desk) -> f64 {
         if let Some(cap) = desk.job(job).told_cap() {
             return cap;
         }
-        let Reports { alone_ns, alone_bytes, .. } = self.reports[job.index()];
-        if alone_ns < ENOUGH_NS {
+        if self.best_rate == 0.0 {
             return 1.0;
         }
-        (CAP_ROOM * alone_bytes / alone_ns / self.best_rate).clamp(1e-6, 1.0)
+        let own = self.reports[job.index()].alone;
+        let rate = if own.ns >= ENOUGH_NS { own.rate() } else { self.alone.rate() };
+        (CAP_ROOM * rate / self.best_rate).clamp(1e-6, 1.0)
     }
 
     /// Counts what was moved since the last report, if all that time nobody else was served: what a job moves
@@ -319,10 +352,12 @@ impl Ledger {
         let reports = &mut self.reports[job.index()];
         let since_ns = reports.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
         if alone_since_ns.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
-            reports.alone_ns += (desk.now_ns - since_ns) as f64;
-            reports.alone_bytes += (entry.moved_bytes() - reports.reported_bytes) as f64;
-            if reports.alone_ns >= ENOUGH_NS {
-                self.best_rate = self.best_rate.max(reports.alone_bytes / reports.alone_ns);
+            let ns = (desk.now_ns - since_ns) as f64;
+            let bytes = (entry.moved_bytes() - reports.reported_bytes) as f64;
+            reports.alone.add(ns, bytes);
+            self.alone.add(ns, bytes);
+            if reports.alone.ns >= ENOUGH_NS {
+                self.best_rate = self.best_rate.max(reports.alone.rate());
             }
         }
         reports.reported_ns = desk.now_ns;
@@ -330,14 +365,29 @@ impl Ledger {
     }
 }
 
-impl Standing {
-    fn stalled_at_ns(&self, now_ns: u64) -> f64 {
-        self.stalled_ns + self.stalled_since_ns.map_or(0.0, |since_ns| (now_ns - since_ns) as f64)
+impl Alone {
+    fn add(&mut self, ns: f64, bytes: f64) {
+        self.ns += ns;
+        self.bytes += bytes;
     }
 
-    fn stop_stall(&mut self, now_ns: u64) {
-        self.stalled_ns = self.stalled_at_ns(now_ns);
+    /// In bytes per nanosecond.
+    fn rate(&self) -> f64 {
+        self.bytes / self.ns
+    }
+}
+
+impl Standing {
+    /// The stall under way.
+    fn stall_ns(&self, now_ns: u64) -> f64 {
+        self.stalled_since_ns.map_or(0.0, |since_ns| (now_ns - since_ns) as f64)
+    }
+
+    /// How long it was.
+    fn stop_stall(&mut self, now_ns: u64) -> f64 {
+        let stall_ns = self.stall_ns(now_ns);
         self.stalled_since_ns = None;
+        stall_ns
     }
 }
 

@@ -70,7 +70,7 @@ impl Timetable {
             entry.done += 1;
         }
         let record = desk.job(job);
-        let is_learning = job.index() >= self.given.len() && record.history.past.count.is_power_of_two();
+        let is_learning = job.index() >= self.given.len() && record.history.past_phases().is_power_of_two();
         if let Some(application) = learnt(record).filter(|_| is_learning) {
             self.know(job, application, desk.now_ns);
         }
@@ -155,7 +155,7 @@ impl Timetable {
 
 /// A job as its past phases show it: mean computing time, and mean I/O at the whole bandwidth.
 fn learnt(job: Job) -> Option<Application> {
-    let phases = job.history.past.count as f64;
+    let phases = job.history.past_phases() as f64;
     let application = Application {
         nodes: job.nodes() as f64,
         cap: job.cap(),
