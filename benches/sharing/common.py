@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 TESTBED = ROOT / "tests/testbed/testbed.sh"
 NOT_POSSIBLE = 77
-FILE_BYTES = 16 << 20  # as in job.c
+FILE_BYTES = 16 << 20
 STARTED = []
 
 # As an interrupt does: what was made is undone.

@@ -2,7 +2,7 @@
  *
  *   job FILE START END FIRST COMPUTE VOLUME REQUEST [PAUSE]
  *
- * FILE     written from its beginning over and over, at most FILE_BYTES of it: made once, so that phases allocate nothing
+ * FILE     written from its beginning to its end over and over, so that phases allocate nothing
  * START    when to begin, END when to stop: seconds of the monotonic clock, which all processes of a machine share
  * FIRST    seconds computed before the first phase, COMPUTE before every other; computing is sleeping
  * VOLUME   bytes of a phase, over all ranks
@@ -18,7 +18,6 @@
 #include <string.h>
 #include <time.h>
 
-#define FILE_BYTES (16LL << 20)
 #define NOTE_SECONDS 0.005
 
 static double now(void)
@@ -59,7 +58,7 @@ static void note(const char *what, double a, double b)
 static int rank, ranks;
 static MPI_File file;
 static char *buffer;
-static long long request_bytes, moved_bytes;
+static long long request_bytes, moved_bytes, file_bytes;
 static double pause_seconds, noted;
 
 /* The ranks stop after the same request: rank 0 says when. */
@@ -75,7 +74,7 @@ static void write_phase(long long volume_bytes, double end)
     long long call_bytes = request_bytes * ranks;
     double begin = now();
     for (long long done = 0; done < volume_bytes && !is_over(end); done += call_bytes) {
-        MPI_Offset at = done % FILE_BYTES + rank * request_bytes;
+        MPI_Offset at = done % file_bytes + rank * request_bytes;
         must(MPI_File_write_at_all(file, at, buffer, (int)request_bytes, MPI_BYTE, MPI_STATUS_IGNORE), "write");
         moved_bytes += call_bytes;
         if (now() >= noted + NOTE_SECONDS) note("moved", noted = now(), (double)moved_bytes);
@@ -103,6 +102,14 @@ int main(int argc, char **argv)
     if (!buffer) MPI_Abort(MPI_COMM_WORLD, 1);
     memset(buffer, 'w', (size_t)request_bytes);
     must(MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDWR, MPI_INFO_NULL, &file), "open");
+    MPI_Offset size;
+    must(MPI_File_get_size(file, &size), "get_size");
+    /* Whole calls only. */
+    file_bytes = size - size % (request_bytes * ranks);
+    if (file_bytes == 0) {
+        if (rank == 0) fprintf(stderr, "job: %s is shorter than a call\n", argv[1]);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
 
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0 && now() > start) fprintf(stderr, "job: %.1f s late\n", now() - start);

@@ -47,7 +47,7 @@ def run(work, mpi, binary, mount, policy, writers, seconds):
     """All at once: for each, what it had moved at every step since the common start."""
     files = [f"{mount}/writer{index}" for index in range(len(writers))]
     for file, writer in zip(files, writers):
-        make_file(file, max(FILE_BYTES, writer.request_bytes) if writer.request_bytes > MIB else 4 * MIB)
+        make_file(file, max(writer.request_bytes, min(256 * writer.request_bytes, FILE_BYTES)))
     with coordinator(work, policy) as settings:
         begin = time.monotonic() + 1.5 + 0.25 * len(writers)
         processes = []

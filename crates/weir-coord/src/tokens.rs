@@ -75,7 +75,7 @@ impl Tokens {
     pub fn enter(&mut self, now_ns: u64, job: JobId, share: f64, progress: Progress) {
         let share = share.max(LEAST_SHARE);
         let alone = self.accounts.is_empty();
-        let lead_bytes = if alone { f64::INFINITY } else { self.meter.lead_bytes() };
+        let lead_bytes = if alone { f64::INFINITY } else { self.meter.lead_bytes(now_ns) };
         let owed_bytes = self.take_debt(job, alone);
         // The cast saturates: infinity is no limit, and less than nothing is nothing.
         let allowed_bytes = (lead_bytes * share - owed_bytes).ceil() as u64;
@@ -204,7 +204,7 @@ impl Tokens {
         if let Some(free_bytes) = self.meter.look(now_ns, busy > 1, limited) {
             self.give(free_bytes);
         }
-        let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
+        let lead_bytes = if busy > 1 { self.meter.lead_bytes(now_ns) / share_sum } else { f64::INFINITY };
         // Who is idle hears when it is busy again: a report is enough, and nothing is lost meanwhile.
         for (&job, account) in self.accounts.iter_mut().filter(|(_, account)| account.busy) {
             let share = account.weight(self.all_alike);
@@ -374,9 +374,14 @@ impl Meter {
         if self.limited && missing_rate > MISSING * self.best_rate { missing_rate } else { 0.0 }
     }
 
-    /// Contention may make the storage slower: then its rate now says more than what it was able to do.
-    fn lead_bytes(&self) -> f64 {
-        let rate = if self.rate_is_contested { self.rate } else { self.best_rate };
+    /// Contention may make the storage slower: then its rate now says more than what it was able to do. In the first
+    /// window, what it has done so far says more than nothing.
+    fn lead_bytes(&self, now_ns: u64) -> f64 {
+        let rate = match self.best_rate {
+            0.0 => self.done_bytes as f64 / now_ns.saturating_sub(self.began_ns).max(1) as f64,
+            _ if self.rate_is_contested => self.rate,
+            best_rate => best_rate,
+        };
         if rate == 0.0 { FIRST_LEAD_BYTES } else { (rate * LEAD_NS as f64).max(LEAST_LEAD_BYTES) }
     }
 }

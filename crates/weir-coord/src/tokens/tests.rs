@@ -317,6 +317,7 @@ fn phases_of_one_request_follow_their_shares() {
 
 #[test]
 fn what_is_spent_alone_is_owed_to_nobody() {
+    const SECOND_NS: u64 = 1_000_000_000;
     let mut tokens = Tokens::default();
     let spend = |tokens: &mut Tokens, job, now_ns, bytes| {
         tokens.report(now_ns, job, Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes });
@@ -331,14 +332,32 @@ fn what_is_spent_alone_is_owed_to_nobody() {
     // Both are busy now: this is owed, unless the job goes for good.
     tokens.settle(4, |_, _| {});
     for (gone, owes) in [(false, true), (true, false)] {
-        spend(&mut tokens, JobId(0), 5, 1 << 40);
+        spend(&mut tokens, JobId(0), SECOND_NS, 1 << 40);
         if gone {
             tokens.forget(JobId(0));
         } else {
             tokens.leave(JobId(0));
         }
-        tokens.enter(6, JobId(0), 0.5, Progress::default());
+        tokens.enter(SECOND_NS + 1, JobId(0), 0.5, Progress::default());
         assert_eq!(tokens.credit_bytes(JobId(0)) == 0, owes);
-        tokens.settle(7, |_, _| {});
+        tokens.settle(SECOND_NS + 2, |_, _| {});
     }
+}
+
+/// Before anything is known of a slow storage, nobody gets far ahead on a lead made for a fast one.
+#[test]
+fn the_first_reports_tell_how_far_a_lead_reaches() {
+    let mut tokens = Tokens::default();
+    let busy = |bytes| Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes + 4096 };
+    for job in [JobId(0), JobId(1)] {
+        tokens.enter(0, job, 0.5, Progress::default());
+    }
+    tokens.settle(0, |_, _| {});
+    assert!(tokens.credit_bytes(JobId(0)) > 1 << 20);
+    // 4 MB/s.
+    for job in [JobId(0), JobId(1)] {
+        tokens.report(2_000_000, job, busy(4096));
+    }
+    tokens.settle(2_000_000, |_, _| {});
+    assert!(tokens.credit_bytes(JobId(0)) < 256 << 10, "{}", tokens.credit_bytes(JobId(0)));
 }
