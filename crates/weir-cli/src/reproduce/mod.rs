@@ -11,6 +11,7 @@ mod study;
 
 use crate::{Outcome, output};
 use clap::{Parser, ValueEnum};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,8 +29,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads to use (the result is the same for any number)
-    #[arg(long, default_value_t = 0, value_name = "N", hide_default_value = true)]
-    threads: usize,
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     /// Measured bandwidth curves for the resource study: CSV with a heading such as pattern,b1,b2,b4,b8
     #[arg(long, value_name = "CSV")]
     curves: Option<PathBuf>,

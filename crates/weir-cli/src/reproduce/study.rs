@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,9 +73,15 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(quick: bool, seed: u64, threads: usize, curves: Option<PathBuf>) -> Self {
-        let available = std::thread::available_parallelism().map_or(1, usize::from);
-        Context { quick, seed, curves, threads: if threads == 0 { available } else { threads } }
+    /// With as many threads as there are processors, unless said otherwise.
+    pub(crate) fn new(
+        quick: bool,
+        seed: u64,
+        threads: Option<NonZeroUsize>,
+        curves: Option<PathBuf>,
+    ) -> Self {
+        let threads = threads.or_else(|| std::thread::available_parallelism().ok());
+        Context { quick, seed, curves, threads: threads.map_or(1, NonZeroUsize::get) }
     }
 
     /// `work(0) … work(count - 1)` on all threads, answers in order. `work` seeds itself from

@@ -98,6 +98,7 @@ fn slack_claims(all: &Summary, summaries: &[Summary]) -> Vec<Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::num::NonZeroUsize;
     use weir_engine::aggregators::Mode;
 
     fn small_cases() -> Vec<Case> {
@@ -106,7 +107,8 @@ mod tests {
     }
 
     fn run(threads: usize) -> Vec<Summary> {
-        trials::run(&Context::new(true, 5, threads, None), 2, &small_cases()).expect("every case can be run")
+        trials::run(&Context::new(true, 5, NonZeroUsize::new(threads), None), 2, &small_cases())
+            .expect("every case can be run")
     }
 
     #[test]
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_equations_hold() {
-        let (table, claims) = equations::table(&Context::new(true, 5, 2, None)).expect("the equations");
+        let (table, claims) = equations::table(&Context::new(true, 5, None, None)).expect("the equations");
         assert!(claims.iter().all(|claim| claim.holds == Some(true)));
         assert_eq!(table.rows.len(), 48);
     }

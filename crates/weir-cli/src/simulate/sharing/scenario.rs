@@ -1,6 +1,6 @@
 //! The scenario file of `weir simulate sharing`, checked: what is wrong is said with the field's name.
 
-use crate::simulate::fields::{self, Fields, count, expected, number_in, positive, seconds, text};
+use crate::simulate::fields::{self, Fields, count, expected, list, number_in, positive, seconds, text};
 use serde_json::Value;
 use weir_engine::engine::JobInfo;
 use weir_engine::sim::{Job, Phase, Program, SECOND_NS};
@@ -63,7 +63,7 @@ impl JobReader<'_> {
         let w_iter_ns = fields.read_if_given("w_iter", positive)?.map(nanoseconds);
         let nodes = fields.read_if_given("nodes", count)?.unwrap_or(1);
         let release_ns = fields.read_if_given("release", time_ns)?.unwrap_or(0);
-        let program = match fields.read_if_given("phases", phase_list)? {
+        let program = match fields.read_if_given("phases", list)? {
             Some(phases) => self.listed(phases, cap)?,
             None => self.iterations(cap, noise, seed)?,
         };
@@ -123,12 +123,6 @@ impl JobReader<'_> {
         }
         Ok(nanoseconds(length_s))
     }
-}
-
-/// May be empty: a job that does nothing.
-fn phase_list<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], String> {
-    let example = r#"a list such as [["compute", 4], ["io", 10]]"#;
-    value.as_array().map(Vec::as_slice).ok_or_else(|| expected(path, example, value))
 }
 
 /// A length in isolation: a job that can use a part of the bandwidth moves that part of it.

@@ -80,15 +80,16 @@ fn errors_name_the_field() {
         (job(r#""compute":1,"io":1,"iterations":1,"speed":0"#), "jobs[1].speed"),
         (job(r#""compute":1,"io":1,"iterations":1,"name":7"#), "jobs[1].name"),
         (job(r#""phases":7"#), "jobs[1].phases"),
+        (job(r#""phases":[]"#), "jobs[1].phases"),
         (job(r#""phases":[["io",1,2]]"#), "jobs[1].phases[0]"),
         (r#"[1]"#.to_owned(), "the scenario"),
         (job(r#""phases":[["compute",1],["io",-2]]"#), "jobs[1].phases[1]"),
         (job(r#""phases":[["wait",1]]"#), "jobs[1].phases[0]"),
         (job(r#""phases":[["io",1]],"io":1"#), "jobs[1].io"),
-        (r#"{"jobs":[{"phases":[]}],"window":[5,5]}"#.to_owned(), "window"),
-        (r#"{"jobs":[{"phases":[]}],"window":[-5,5]}"#.to_owned(), "window[0]"),
-        (r#"{"jobs":[{"phases":[]}],"bandwidth":0}"#.to_owned(), "bandwidth"),
-        (r#"{"jobs":[{"phases":[]}],"noise":2}"#.to_owned(), "noise"),
+        (r#"{"jobs":[{"phases":[["io",1]]}],"window":[5,5]}"#.to_owned(), "window"),
+        (r#"{"jobs":[{"phases":[["io",1]]}],"window":[-5,5]}"#.to_owned(), "window[0]"),
+        (r#"{"jobs":[{"phases":[["io",1]]}],"bandwidth":0}"#.to_owned(), "bandwidth"),
+        (r#"{"jobs":[{"phases":[["io",1]]}],"noise":2}"#.to_owned(), "noise"),
     ] {
         let message = error(&scenario);
         assert!(message.starts_with(&format!("{names}:")), "{scenario}: {message}");
