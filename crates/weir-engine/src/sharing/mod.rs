@@ -1,6 +1,7 @@
 //! Who may do I/O now, and at what share of the bandwidth: one file per policy.
 
 mod apio;
+mod caps;
 mod deadlines;
 mod exclusive;
 mod fair;

@@ -20,8 +20,7 @@
 //!   any, from how much others move for the time they compute.
 //! - Volumes vary: past its mean, a phase is not about to end. What is left is the mean residual of a
 //!   spread as wide as the job's own ([`residual`]).
-//! - What a job can use of the bandwidth is learnt from what it moves while nobody else is served, when not told.
-//!   Until then it is taken to be like the others: to serve it alone only to find out would leave unused what it cannot use.
+//! - What a job can use of the bandwidth is learnt when not told ([`Caps`]).
 //! - Nobody starves: who waits has an `f` that grows without bound on its line while that of the
 //!   served stands still, so it becomes overdue, then first among those; a timer makes sure of a look
 //!   even if nothing else happens.
@@ -30,6 +29,7 @@
 //! scenarios as those of `weir reproduce iosets`; docs/reproduction/iosets.md has what came out on others.
 
 use super::Policy;
+use super::caps::Caps;
 use super::deadlines::Deadlines;
 use super::greedy::Greedy;
 use super::tournament::{Line, overtaken_at_ns};
@@ -39,6 +39,7 @@ use crate::engine::{Desk, Job, JobId};
 pub struct Weir {
     greedy: Greedy,
     ledger: Ledger,
+    caps: Caps,
     timer_ns: Option<u64>,
     /// Who alone is served, and since when.
     alone: Option<(JobId, u64)>,
@@ -63,15 +64,10 @@ const IN_PLACE: f64 = 1.01;
 const OVERDUE: f64 = 1e9;
 const HIGHEST_WEIGHT: f64 = 1e6;
 
-/// A learnt cap is this much larger than what was seen, to notice when a job can use more.
-const CAP_ROOM: f64 = 1.05;
-
-/// What a job does in less time says nothing: storages take a burst much faster than what follows it.
-const ENOUGH_NS: f64 = 1e9;
-
 impl Policy for Weir {
     fn joined(&mut self, job: JobId, desk: &mut Desk) {
-        self.ledger.join(job, desk.now_ns);
+        self.ledger.join(job);
+        self.caps.join(job, desk.now_ns);
     }
 
     fn left(&mut self, job: JobId, _desk: &mut Desk) {
@@ -81,7 +77,7 @@ impl Policy for Weir {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
         self.ledger.phase_began(job, desk);
         let line = self.ledger.line(job, false, desk);
-        self.greedy.enter_with_cap(job, self.ledger.cap(job, desk), line, desk);
+        self.greedy.enter_with_cap(job, self.caps.of(job, desk), line, desk);
         self.settle(desk);
     }
 
@@ -90,7 +86,7 @@ impl Policy for Weir {
     /// part of the bandwidth than it was thought to.
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
         let alone_since_ns = self.alone.filter(|&(alone, _)| alone == job).map(|(_, since_ns)| since_ns);
-        self.ledger.learn_cap(job, alone_since_ns, desk);
+        self.caps.learn(job, alone_since_ns, desk);
         self.ledger.standings[desk.seat(job)].weight = self.ledger.weight(job, desk);
         if !self.greedy.is_served(job, desk) {
             return;
@@ -98,13 +94,14 @@ impl Policy for Weir {
         let line = self.ledger.line(job, true, desk);
         self.greedy.change(job, line, desk);
         if desk.job(job).told_cap().is_none() {
-            self.greedy.change_cap(job, self.ledger.cap(job, desk), desk);
+            self.greedy.change_cap(job, self.caps.of(job, desk), desk);
             self.settle(desk);
         }
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
         self.ledger.phase_ended(job, desk);
+        self.caps.phase_ended(job, desk);
         self.greedy.leave(job, desk);
         self.settle(desk);
     }
@@ -146,8 +143,6 @@ impl Weir {
 struct Ledger {
     /// By job.
     stalls: Vec<Stalls>,
-    /// By job, of those that did not say what they can use.
-    reports: Vec<Reports>,
     /// By seat.
     standings: Vec<Standing>,
     jobs: u64,
@@ -159,10 +154,6 @@ struct Ledger {
     phases: f64,
     volume_bytes: f64,
     compute_ns: f64,
-    /// The highest rate, in bytes per nanosecond, that a job has kept up while nobody else was served.
-    best_rate: f64,
-    /// All that jobs whose caps are learnt moved while nobody else was served.
-    alone: Alone,
 }
 
 /// How long a job has been stalled in its life.
@@ -183,29 +174,12 @@ struct Standing {
     overdue: bool,
 }
 
-/// While nobody else was served: how long, and how much was moved.
-#[derive(Clone, Copy, Default)]
-struct Alone {
-    ns: f64,
-    bytes: f64,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Reports {
-    alone: Alone,
-    /// Up to when the bytes have been reported, and how many in this phase.
-    reported_ns: u64,
-    reported_bytes: u64,
-}
-
 impl Ledger {
-    fn join(&mut self, job: JobId, now_ns: u64) {
+    fn join(&mut self, job: JobId) {
         if self.stalls.len() <= job.index() {
             self.stalls.resize(job.index() + 1, Stalls::default());
-            self.reports.resize(job.index() + 1, Reports::default());
         }
         self.stalls[job.index()] = Stalls::default();
-        self.reports[job.index()] = Reports { reported_ns: now_ns, ..Reports::default() };
         self.jobs += 1;
     }
 
@@ -323,57 +297,6 @@ impl Ledger {
         let seat = desk.seat(job);
         self.stalls[job.index()].past_ns += self.standings[seat].stop_stall(desk.now_ns);
         self.deadlines.clear(seat);
-        if entry.told_cap().is_none() {
-            self.reports[job.index()].reported_bytes = 0;
-        }
-    }
-
-    /// The part of the bandwidth that the job can use: as told, or as seen next to the best, be it of the job
-    /// or of all.
-    fn cap(&self, job: JobId, desk: &Desk) -> f64 {
-        if let Some(cap) = desk.job(job).told_cap() {
-            return cap;
-        }
-        if self.best_rate == 0.0 {
-            return 1.0;
-        }
-        let own = self.reports[job.index()].alone;
-        let rate = if own.ns >= ENOUGH_NS { own.rate() } else { self.alone.rate() };
-        (CAP_ROOM * rate / self.best_rate).clamp(1e-6, 1.0)
-    }
-
-    /// Counts what was moved since the last report, if all that time nobody else was served: what a job moves
-    /// beside others says as much of them, and to let in more of them for it would go on without end.
-    fn learn_cap(&mut self, job: JobId, alone_since_ns: Option<u64>, desk: &Desk) {
-        let entry = desk.job(job);
-        if entry.told_cap().is_some() {
-            return;
-        }
-        let reports = &mut self.reports[job.index()];
-        let since_ns = reports.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
-        if alone_since_ns.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
-            let ns = (desk.now_ns - since_ns) as f64;
-            let bytes = (entry.moved_bytes() - reports.reported_bytes) as f64;
-            reports.alone.add(ns, bytes);
-            self.alone.add(ns, bytes);
-            if reports.alone.ns >= ENOUGH_NS {
-                self.best_rate = self.best_rate.max(reports.alone.rate());
-            }
-        }
-        reports.reported_ns = desk.now_ns;
-        reports.reported_bytes = entry.moved_bytes();
-    }
-}
-
-impl Alone {
-    fn add(&mut self, ns: f64, bytes: f64) {
-        self.ns += ns;
-        self.bytes += bytes;
-    }
-
-    /// In bytes per nanosecond.
-    fn rate(&self) -> f64 {
-        self.bytes / self.ns
     }
 }
 
