@@ -45,12 +45,20 @@ rust_is_new_enough() {
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n1)" = "$rust_minimum" ]
 }
 
-# Debian's Rust is older than the language edition used here.
+# Debian's Rust is older than the language edition used here. The installer has two addresses; some sites let
+# only one of them through.
 install_rust() {
     if [ -x "$HOME/.cargo/bin/cargo" ]; then PATH=$HOME/.cargo/bin:$PATH; fi
     rust_is_new_enough && return 0
     echo "setup: installing Rust (rustup, into \$HOME/.cargo)"
-    curl --proto '=https' -sSf https://sh.rustup.rs | sh -s -- -y -q --profile minimal -c rustfmt -c clippy >/dev/null
+    installer=$(mktemp)
+    trap 'rm -f "$installer"' EXIT
+    curl --proto '=https' -sSf -o "$installer" https://sh.rustup.rs 2>/dev/null ||
+        curl --proto '=https' -sSf -o "$installer" https://static.rust-lang.org/rustup/rustup-init.sh || {
+        echo "setup: Rust $rust_minimum or newer is needed and rustup cannot be downloaded: see https://rustup.rs" >&2
+        return 1
+    }
+    sh "$installer" -y -q --profile minimal -c rustfmt -c clippy >/dev/null
 }
 
 need cc build-essential
