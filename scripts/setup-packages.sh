@@ -70,6 +70,7 @@ if [ "${1:-build}" = test ]; then
     need g++ g++
     need /usr/bin/python3 python3
     [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || want="$want python3-venv"
+    ls /usr/include/python3*/Python.h >/dev/null 2>&1 || want="$want python3-dev"
     need /usr/lib/python3/dist-packages/mpi4py python3-mpi4py
     need ip iproute2
     need valgrind valgrind # make bench

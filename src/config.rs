@@ -9,6 +9,8 @@ use weir_coord::address::Choice;
 use weir_coord::auth::Key;
 use weir_coord::election::{self, Way};
 use weir_coord::server::Settings;
+pub(crate) use weir_profile::settings::Gate;
+use weir_profile::settings::{flag, gate, paths, time_ns};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,14 +32,6 @@ pub(crate) struct Config {
     pub(crate) max_wait_ns: u64,
     /// Whether new files get hints from the coordinator.
     pub(crate) hints: bool,
-}
-
-/// Whose I/O is held back.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Gate {
-    Off,
-    Mpi,
-    All,
 }
 
 const DEFAULT: Config = Config {
@@ -85,7 +79,7 @@ pub(crate) fn get<R>(look: impl FnOnce(&Config) -> R) -> R {
 
 /// `WEIR_DISABLE=1` keeps Weir inert.
 pub(crate) fn disabled() -> bool {
-    variable("WEIR_DISABLE").is_some_and(|value| flag(&value) == Some(true))
+    variable("WEIR_DISABLE").is_some_and(|value| flag(&value) == Ok(true))
 }
 
 pub(crate) fn variable(name: &str) -> Option<String> {
@@ -95,7 +89,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 /// Reads the environment. Complaints come from rank 0 alone, one line each.
 pub(crate) fn read() {
     let (config, complaints) = parse(variable);
-    VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Some(true)), Relaxed);
+    VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Ok(true)), Relaxed);
     *CONFIG.write().unwrap_or_else(|e| e.into_inner()) = config;
     if profile::rank_from_environment().unwrap_or(0) == 0 {
         let unknown = std::env::vars_os()
@@ -117,7 +111,6 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
             complaints.push(format!("{name}={value} is not {wanted}; using {used}"));
         }
     };
-    let paths = |value: &str| value.split(':').filter(|p| !p.is_empty()).map(String::from).collect();
     setting("WEIR_INCLUDE", "a list of paths", "none", &mut |v| {
         config.include = paths(v);
         true
@@ -127,12 +120,12 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
         true
     });
     setting("WEIR_PHASE_GAP", "a time such as 0.5, 500ms or 2s", "a learnt gap", &mut |v| {
-        seconds(v).map(|s| config.phase_gap_ns = (s * 1e9) as u64).is_some()
+        time_ns(v).map(|ns| config.phase_gap_ns = ns).is_ok()
     });
     setting("WEIR_MAX_FILES", "a number from 1 to 65536", "2048", &mut |v| {
         v.parse().ok().filter(|n| (1..=65536).contains(n)).map(|n| config.max_files = n).is_some()
     });
-    setting("WEIR_SIGNALS", "on or off", "on", &mut |v| flag(v).map(|on| config.signals = on).is_some());
+    setting("WEIR_SIGNALS", "on or off", "on", &mut |v| flag(v).map(|on| config.signals = on).is_ok());
     setting(
         "WEIR_COORDINATOR",
         "off, elect, elect:/directory, unix:/path or tcp://host:port",
@@ -151,22 +144,14 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
         v.parse().map(|policy| config.policy = policy).is_ok()
     });
     setting("WEIR_GATE", "mpi, all or off, and paths behind a colon", "mpi", &mut |v| {
-        let (kind, rest) = v.split_once(':').unwrap_or((v, ""));
-        let gate = match kind {
-            "off" => Gate::Off,
-            "mpi" => Gate::Mpi,
-            "all" => Gate::All,
-            _ => return false,
-        };
-        (config.gate, config.gate_paths) = (gate, paths(rest));
-        true
+        gate(v).map(|(gate, paths)| (config.gate, config.gate_paths) = (gate, paths)).is_ok()
     });
     setting("WEIR_MAX_WAIT", "a time such as 60, 500ms or 2s", "60", &mut |v| {
-        seconds(v).map(|s| config.max_wait_ns = (s * 1e9) as u64).is_some()
+        time_ns(v).map(|ns| config.max_wait_ns = ns).is_ok()
     });
-    setting("WEIR_HINTS", "on or off", "off", &mut |v| flag(v).map(|on| config.hints = on).is_some());
+    setting("WEIR_HINTS", "on or off", "off", &mut |v| flag(v).map(|on| config.hints = on).is_ok());
     for name in ["WEIR_VERBOSE", "WEIR_DISABLE"] {
-        setting(name, "0 or 1", "0", &mut |v| flag(v).is_some());
+        setting(name, "0 or 1", "0", &mut |v| flag(v).is_ok());
     }
     (config, complaints)
 }
@@ -198,25 +183,6 @@ pub(crate) fn coordinator_way() -> Result<Way, String> {
 
 /// Nodes of jobs that a coordinator inside a program serves at most; many systems allow 1,024 descriptors.
 const MOST_CONNECTIONS: usize = 960;
-
-fn flag(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "1" | "on" | "yes" | "true" => Some(true),
-        "0" | "off" | "no" | "false" => Some(false),
-        _ => None,
-    }
-}
-
-/// `0.5`, `0.5s` or `500ms`, in seconds; positive and at most a year.
-fn seconds(value: &str) -> Option<f64> {
-    let (number, unit) = if let Some(number) = value.strip_suffix("ms") {
-        (number, 1e-3)
-    } else {
-        (value.strip_suffix('s').unwrap_or(value), 1.0)
-    };
-    let seconds = number.trim().parse::<f64>().ok()? * unit;
-    (seconds > 0.0 && seconds <= 366.0 * 86400.0).then_some(seconds)
-}
 
 /// One line on standard error, in one write.
 pub(crate) fn say(line: &str) {
@@ -268,19 +234,6 @@ mod tests {
             ("WEIR_MAX_WAIT", "0"),
         ] {
             assert_eq!(parse_one(name, value).1.len(), 1, "{name}={value}");
-        }
-    }
-
-    #[test]
-    fn a_gate_may_be_for_some_paths_only() {
-        let (config, complaints) = parse_one("WEIR_GATE", "all:/scratch:/projects/*");
-        assert_eq!((config.gate, config.gate_paths.len(), complaints.len()), (Gate::All, 2, 0));
-    }
-
-    #[test]
-    fn times_have_units() {
-        for (text, ns) in [("0.5", 500_000_000), ("500ms", 500_000_000), ("2s", 2_000_000_000)] {
-            assert_eq!(parse_one("WEIR_PHASE_GAP", text).0.phase_gap_ns, ns, "{text}");
         }
     }
 }

@@ -136,7 +136,8 @@ impl RecordFile {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        let path = CString::new(path.as_os_str().as_bytes())?;
+        let name = path;
+        let path = CString::new(name.as_os_str().as_bytes())?;
         // SAFETY: a valid path.
         let fd = unsafe {
             libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o644)
@@ -146,13 +147,17 @@ impl RecordFile {
         }
         let reserved = reserve(fd, 0, bytes);
         let identity = identity_of(fd);
+        if reserved.is_err() {
+            // SAFETY: our own descriptor; if it cannot be emptied it is renamed all the same.
+            unsafe { libc::ftruncate(fd, 0) };
+        }
         // SAFETY: our own descriptor.
         unsafe { libc::close(fd) };
         match (reserved, identity) {
             (Ok(()), Some((device, inode))) => Ok(RecordFile { path, device, inode }),
             (reserved, _) => {
-                // SAFETY: the file is ours and useless.
-                unsafe { libc::unlink(path.as_ptr()) };
+                // An empty file has room where a record has none, and says that something is missing.
+                _ = std::fs::rename(name, weir_profile::job::lost(name));
                 Err(reserved.err().unwrap_or_else(std::io::Error::last_os_error))
             }
         }

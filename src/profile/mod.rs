@@ -80,7 +80,7 @@ pub(crate) fn no_record(path: &Path, error: &std::io::Error) {
     if identity().rank == 0 {
         let place = path.parent().and_then(Path::parent).unwrap_or(path).display();
         config::say(&format!(
-            "cannot write to WEIR_DIR={place}: {error}; the program runs on, there will be no profile"
+            "cannot write to WEIR_DIR={place}: {error}; the program runs on, what it does is not recorded"
         ));
     }
 }

@@ -1,5 +1,6 @@
 //! All interposition: rows of functions, how a row becomes a wrapper, and how the real one is found.
 
+mod around;
 pub(crate) mod caller;
 mod dlsym;
 mod exec;

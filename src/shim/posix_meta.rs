@@ -41,6 +41,8 @@ macro_rules! open_calls {
             use super::*;
             real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
+            // In C the mode is variadic. Older compilers do not know the lint that says so.
+            #[allow(unknown_lints, invalid_runtime_symbol_definitions)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
                 if !observing_this_process() {

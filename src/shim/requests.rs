@@ -3,8 +3,8 @@
 //! With no I/O pending a wrapper is a load and a jump. Otherwise it looks which of the requests are ours
 //! before the real call (which turns them into `MPI_REQUEST_NULL`) and counts those that completed after.
 
+use super::around::missing;
 use super::caller::{Caller, Thread};
-use super::mpi::missing;
 use super::real::Row;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};

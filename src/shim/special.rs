@@ -1,8 +1,8 @@
 //! The few functions that need a hand: the life of MPI, opening and closing files, freeing a datatype,
 //! and the ways a process can end.
 
+use super::around::{enter, missing, note_hints};
 use super::caller::{Caller, Thread};
-use super::mpi::{enter, missing, note_hints};
 use super::real::Row;
 use super::shield::shield;
 use super::wrap::{c_name, real_function};

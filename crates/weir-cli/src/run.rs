@@ -13,6 +13,7 @@ use weir_coord::PolicyKind;
 use weir_coord::address::Choice;
 use weir_coord::place::Place;
 use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
+use weir_profile::settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -87,16 +88,8 @@ fn path_pattern(value: &str) -> Result<String, String> {
     }
 }
 
-/// Seconds, or a number with `s` or `ms`; more than nothing and at most a year, as the library has it.
 fn positive_time(value: &str) -> Result<String, String> {
-    let (number, unit_s) = match value.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (value.strip_suffix('s').unwrap_or(value), 1.0),
-    };
-    match number.trim().parse::<f64>().map(|number| number * unit_s) {
-        Ok(seconds) if seconds > 0.0 && seconds <= 366.0 * 86400.0 => Ok(value.into()),
-        _ => Err("not a time such as 0.5, 2s or 200ms".into()),
-    }
+    settings::time_ns(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
 
 fn coordinator(value: &str) -> Result<String, String> {
@@ -108,20 +101,22 @@ fn policy(value: &str) -> Result<String, String> {
 }
 
 fn gate(value: &str) -> Result<String, String> {
-    match value.split(':').next() {
-        Some("mpi" | "all" | "off") => Ok(value.into()),
-        _ => Err("must be mpi, all or off, and may have paths behind a colon".into()),
-    }
+    settings::gate(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
+}
+
+fn flag(value: &str) -> Result<String, String> {
+    settings::flag(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
 
 /// A setting that ranks would complain about one by one is better refused here.
 fn check_environment() -> Result<(), String> {
     type Check = fn(&str) -> Result<String, String>;
-    let checks: [(&str, Check); 4] = [
+    let checks: [(&str, Check); 5] = [
         ("WEIR_COORDINATOR", coordinator),
         ("WEIR_POLICY", policy),
         ("WEIR_GATE", gate),
         ("WEIR_MAX_WAIT", positive_time),
+        ("WEIR_HINTS", flag),
     ];
     for (name, check) in checks {
         if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
@@ -312,12 +307,7 @@ mod tests {
         assert!(coordinator("elect:/a").is_ok() && coordinator("somewhere").is_err());
         assert!(gate("mpi:/scratch").is_ok() && gate("posix").is_err());
         assert!(policy("set10").is_ok() && policy("best").is_err());
-        for good in ["0.5", "2s", "200ms"] {
-            assert_eq!(positive_time(good), Ok(good.into()));
-        }
-        for bad in ["", "0", "-1", "soon", "inf", "NaN", "5 min"] {
-            assert!(positive_time(bad).is_err(), "{bad}");
-        }
+        assert!(positive_time("200ms") == Ok("200ms".into()) && positive_time("soon").is_err());
         assert!(path_pattern("/a:/b").is_err() && path_pattern("/scratch/*").is_ok());
         assert!(job_id("a/b").is_err() && job_id("4711.0").is_ok());
     }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Ends the name of every record.
-const RECORD_SUFFIX: &str = ".rec";
+const RECORD_EXTENSION: &str = "rec";
+/// Ends the name of the empty file that a rank leaves when there is no room for its record.
+const LOST_EXTENSION: &str = "lost";
 /// Begins the name of a job's folder of records.
 pub const FOLDER_PREFIX: &str = ".weir-";
 /// Begins the name of a profile.
@@ -24,7 +26,7 @@ pub const PROFILE_PREFIX: &str = "weir-";
 /// A record is made at a rank's first I/O, and `MPI_Finalize` returns when all ranks have called it: a
 /// rank without a record has done no I/O. Merged records are removed. When a rank is still running they
 /// stay, so that `weir report` can merge them again later; so they do when merging takes another `limit`.
-/// `None` means that the job did no I/O: nothing was written.
+/// `None` means that nothing was written: the job did no I/O, or there was no room for any record.
 pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<PathBuf>, Error> {
     let deadline = Instant::now() + limit;
     let observer = Observer::new(false);
@@ -38,8 +40,18 @@ pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<
         std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+    if folder.entries.is_empty() && !folder.lost.is_empty() {
+        remove(dir, &folder.lost);
+        return Ok(None);
+    }
     let merged = folder.merge(dir, Some(Instant::now() + limit))?;
     merged.write(out_dir)
+}
+
+/// What a rank renames its empty record to when there is no room for more: whoever merges knows then that
+/// something is missing.
+pub fn lost(record: &Path) -> PathBuf {
+    record.with_extension(LOST_EXTENSION)
 }
 
 /// Merges whatever records a folder holds. `job_over` says that the launcher has ended, so that ranks
@@ -67,12 +79,16 @@ struct Entry {
 #[derive(Default)]
 struct Folder {
     entries: BTreeMap<PathBuf, Entry>,
+    /// Names of records for which there was no room.
+    lost: Vec<PathBuf>,
 }
 
 impl Folder {
     /// Looks for new records, and again at those of ranks that were still running.
     fn look(&mut self, dir: &Path, observer: &Observer) -> Result<(), Error> {
-        for path in list(dir)?.into_iter().filter(|path| is_record(path)) {
+        let paths = list(dir)?;
+        self.lost = paths.iter().filter(|path| has_extension(path, LOST_EXTENSION)).cloned().collect();
+        for path in paths.into_iter().filter(|path| has_extension(path, RECORD_EXTENSION)) {
             let known = self.entries.get(&path);
             if known.is_none_or(|entry| entry.fate == Fate::Running) {
                 let entry = Entry::read(&path, observer);
@@ -101,7 +117,9 @@ impl Folder {
         let heads: Vec<Head> = records.iter().map(|(_, head, _)| (*head).clone()).collect();
         let Some(mut merger) = Merger::new(&heads) else {
             let reason = self.entries.values().find_map(|entry| entry.head.as_ref().err());
-            return Err(reason.cloned().unwrap_or_else(|| Error::new(dir, "holds no records")));
+            let none =
+                if self.lost.is_empty() { "holds no records" } else { "there was no room for any record" };
+            return Err(reason.cloned().unwrap_or_else(|| Error::new(dir, none)));
         };
         let mut merged = Vec::with_capacity(records.len());
         for (path, head, fate) in records {
@@ -122,6 +140,11 @@ impl Folder {
                 merger.add_damaged(rank_in_name(path), error.to_string());
             }
         }
+        for path in &self.lost {
+            let what = Error::new(path, "there was no room for this rank's record: what it did is missing");
+            merger.add_damaged(rank_in_name(path), what.to_string());
+        }
+        merged.extend(self.lost.iter().cloned());
         let did_io = heads.iter().any(|head| head.blocks > 0);
         Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), records: merged })
     }
@@ -158,18 +181,18 @@ impl Merged {
     pub fn write(self, out_dir: &Path) -> Result<Option<PathBuf>, Error> {
         let path = if self.did_io { Some(write_profile(&self.profile, out_dir)?) } else { None };
         if !self.is_live() {
-            self.remove_records();
+            remove(&self.dir, &self.records);
         }
         Ok(path)
     }
+}
 
-    /// What could not be read stays (a newer Weir may read it), and so does the folder then.
-    fn remove_records(&self) {
-        for record in &self.records {
-            let _ = fs::remove_file(record);
-        }
-        let _ = fs::remove_dir(&self.dir);
+/// What could not be read stays (a newer Weir may read it), and so does the folder then.
+fn remove(dir: &Path, records: &[PathBuf]) {
+    for record in records {
+        let _ = fs::remove_file(record);
     }
+    let _ = fs::remove_dir(dir);
 }
 
 /// Writes a profile under a name of its own, whole or not at all. Written to a temporary file beside
@@ -252,8 +275,8 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-fn is_record(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == &RECORD_SUFFIX[1..])
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == wanted)
 }
 
 /// `<rank>-<host>-<pid>-<generation>.rec`

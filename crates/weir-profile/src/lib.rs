@@ -19,10 +19,12 @@ mod network;
 pub mod phases;
 pub mod profile;
 pub mod record;
+pub mod settings;
 mod spread;
 pub mod tally;
 mod time;
 mod totals;
+mod words;
 
 pub use error::Error;
 pub use fate::describe as describe_end;

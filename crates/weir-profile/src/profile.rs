@@ -343,7 +343,7 @@ pub enum Fate {
     Running,
     /// No end was seen, and its host cannot be asked from here.
     Unknown,
-    /// Its record cannot be read.
+    /// Its record cannot be read, or there was no room for it.
     Damaged,
     /// A signal it could see.
     Signalled,

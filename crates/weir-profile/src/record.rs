@@ -12,9 +12,9 @@ use crate::layout::{self, *};
 use crate::phases::Span;
 use crate::profile::Coordination;
 use crate::tally;
+use crate::words::{Words, load};
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek};
-use std::mem::size_of;
+use std::io::Seek;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -52,58 +52,6 @@ impl Clock {
     pub fn duration_ns(&self, ticks: u64) -> u64 {
         (ticks as f64 * self.ns_per_tick).round() as u64
     }
-}
-
-/// A copy of a record's words, seen through the structs of the layout.
-struct Words(Box<[Cell]>);
-
-impl Words {
-    /// Copies whole words from the front of a source, `bytes` at most; what is not there is missing.
-    fn copy(mut source: impl Read, bytes: usize) -> std::io::Result<Words> {
-        // Zeroed by the system, not word by word: this runs in the program's time, once for each rank.
-        let mut words = vec![0u64; bytes / 8];
-        // SAFETY: as many bytes as the words have; every byte is valid in them.
-        let room =
-            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), 8 * words.len()) };
-        let mut filled = 0;
-        while filled < room.len() {
-            match source.read(&mut room[filled..]) {
-                Ok(0) => break,
-                Ok(more) => filled += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        words.truncate(filled / 8);
-        let words = Box::into_raw(words.into_boxed_slice());
-        // SAFETY: a cell has the size, alignment and values of the word it is made of, and this is the only
-        // pointer to them.
-        Ok(Words(unsafe { Box::from_raw(words as *mut [Cell]) }))
-    }
-
-    /// A struct of the layout at a byte offset; `None` when the record ends before it does.
-    fn at<T: Words64>(&self, offset: usize) -> Option<&T> {
-        let words = self.0.get(offset / 8..)?;
-        // SAFETY: `T` is made of words only (`Words64`), so every value is valid and the alignment is a
-        // word's; the words it covers are there.
-        (offset.is_multiple_of(8) && words.len() >= size_of::<T>() / 8)
-            .then(|| unsafe { &*words.as_ptr().cast::<T>() })
-    }
-}
-
-/// # Safety
-///
-/// A `repr(C)` struct of nothing but [`Cell`]s.
-unsafe trait Words64 {}
-// SAFETY: see their definitions.
-unsafe impl Words64 for Header {}
-// SAFETY: as above.
-unsafe impl Words64 for Lane {}
-// SAFETY: as above.
-unsafe impl Words64 for Block {}
-
-fn load(cell: &Cell) -> u64 {
-    cell.load(Relaxed)
 }
 
 fn reading(clock: &ClockReading) -> [u64; 3] {
@@ -176,7 +124,7 @@ impl Head {
 
     /// Checks and copies the header of a record of `length` bytes.
     fn parse(words: &Words, length: u64) -> Result<Head, String> {
-        let magic = words.0.first().ok_or_else(|| format!("not a Weir record: {length} bytes long"))?;
+        let magic = words.first().ok_or_else(|| format!("not a Weir record: {length} bytes long"))?;
         check_magic(load(magic))?;
         let header = words.at::<Header>(0).filter(|_| length >= BLOCKS_OFFSET as u64);
         let header =
@@ -354,7 +302,7 @@ impl Record {
     }
 
     fn new(words: Words) -> Result<Record, String> {
-        let head = Head::parse(&words, 8 * words.0.len() as u64)?;
+        let head = Head::parse(&words, words.bytes())?;
         let mut record = Record { head, words };
         for lane in 0..LANES {
             check_lane(record.lane(lane))?;

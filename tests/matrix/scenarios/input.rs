@@ -29,6 +29,7 @@ pub(super) fn list() -> Vec<Scenario> {
     let rest = [
         scenario("input_unwritable_folder", unwritable),
         scenario("input_full_file_system", full),
+        scenario("input_room_for_one_record", room_for_one),
         scenario("input_file_size_limit", small_files_only),
         scenario("input_damaged_records", damaged),
         scenario("input_newer_schema", newer_schema),
@@ -61,11 +62,12 @@ fn unwritable(place: &Place) -> Verdict {
 struct Tiny(PathBuf);
 
 impl Tiny {
-    fn mount(place: &Place) -> Verdict<Tiny> {
-        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(place.mpi.name.as_str());
+    fn mount(place: &Place, kib: u32) -> Verdict<Tiny> {
+        let name = format!("{}-{kib}", place.mpi.name);
+        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(name);
         fs::create_dir_all(&at)?;
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tiny"]).arg(&at).output()?;
+        let size = format!("size={kib}k");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tiny"]).arg(&at).output()?;
         if !mounted.status.success() {
             return Err(Stop::Skip("may not mount a file system (needs root)".into()));
         }
@@ -81,8 +83,29 @@ impl Drop for Tiny {
 }
 
 fn full(place: &Place) -> Verdict {
-    let tiny = Tiny::mount(place)?;
-    one_remark(&everything(place)?.variable("WEIR_DIR", &tiny.0), "WEIR_DIR").map(|_| ())
+    let tiny = Tiny::mount(place, 16)?;
+    one_remark(&everything(place)?.variable("WEIR_DIR", &tiny.0), "WEIR_DIR")?;
+    let left: Vec<_> = fs::read_dir(&tiny.0)?.collect();
+    ensure(left.is_empty(), || format!("left behind: {left:?}"))
+}
+
+/// One rank's record fits, the other's does not: the profile has the one and says that the other is missing.
+fn room_for_one(place: &Place) -> Verdict {
+    let tiny = Tiny::mount(place, 400)?;
+    let job = everything(place)?.variable("WEIR_DIR", &tiny.0);
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    same(&bare, &with)?;
+    let (code, json, errors) = profile::report(&["--json"], &tiny.0)?;
+    ensure(code == 0, || format!("weir report: {code}\n{json}{errors}"))?;
+    let profile: Value = serde_json::from_str(&json).map_err(|error| format!("{error}:\n{json}"))?;
+    profile::validate(&profile)?;
+    let mut ended: Vec<_> = profile["ranks"].as_array().into_iter().flatten().map(|r| &r["ended"]).collect();
+    ended.sort_by_key(|ended| ended.to_string());
+    ensure(ended == ["damaged", "finalized"], || format!("ranks are {}", profile["ranks"]))?;
+    let notes = profile["notes"].to_string();
+    ensure(notes.contains("no room"), || format!("notes are {notes}"))?;
+    let left: Vec<_> = fs::read_dir(&tiny.0)?.flatten().map(|entry| entry.file_name()).collect();
+    ensure(left.len() == 1, || format!("a profile and nothing else was expected: {left:?}"))
 }
 
 /// Where no file may be large the record would end the program with SIGXFSZ.

@@ -269,7 +269,7 @@ mod tests {
         heard.listen("armed: openmpi ABI, rank 1 of 4, Open MPI v4.1.4, package: Debian");
         heard.listen("armed: openmpi ABI, rank 0 of 4, Open MPI v4.1.4, package: Debian");
         heard.listen("profile /tmp/weir-a-1.json");
-        heard.listen("cannot write to WEIR_DIR=/x: no; the program runs on, there will be no profile");
+        heard.listen("cannot write to WEIR_DIR=/x: no; the program runs on, what it does is not recorded");
         assert_eq!((heard.ranks.len(), heard.nprocs), (2, 4));
         assert_eq!(heard.mpi, "Open MPI v4.1.4, package: Debian, ABI openmpi");
         assert_eq!(heard.complaints.len(), 1);

@@ -48,7 +48,7 @@ impl View<'_> {
 
     fn errors(&self) -> Option<String> {
         let (mpiio, posix) = (self.count("MPIIO_ERRORS"), self.count("POSIX_ERRORS"));
-        (mpiio + posix > 0).then(|| format!("{mpiio} MPI-IO and {posix} POSIX data calls returned an error"))
+        (mpiio + posix > 0).then(|| format!("{mpiio} MPI-IO and {posix} POSIX calls returned an error"))
     }
 
     fn held_back(&self) -> Option<String> {

@@ -1,0 +1,76 @@
+//! What the values of `WEIR_*` mean: to `libweir.so`, which reads them, and to `weir run`, which checks them first.
+
+/// Whose I/O is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    Off,
+    Mpi,
+    All,
+}
+
+/// `on` or `off`, and other words for them.
+pub fn flag(value: &str) -> Result<bool, &'static str> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "on" | "yes" | "true" => Ok(true),
+        "0" | "off" | "no" | "false" => Ok(false),
+        _ => Err("on or off"),
+    }
+}
+
+/// `0.5`, `0.5s` or `500ms`, in nanoseconds; more than nothing and at most a year.
+pub fn time_ns(value: &str) -> Result<u64, &'static str> {
+    let (number, unit_s) = match value.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (value.strip_suffix('s').unwrap_or(value), 1.0),
+    };
+    match number.trim().parse::<f64>().map(|number| number * unit_s) {
+        Ok(seconds) if seconds > 0.0 && seconds <= 366.0 * 86400.0 => Ok((seconds * 1e9) as u64),
+        _ => Err("a time such as 0.5, 500ms or 2s"),
+    }
+}
+
+/// Paths with colons between them.
+pub fn paths(value: &str) -> Vec<String> {
+    value.split(':').filter(|path| !path.is_empty()).map(String::from).collect()
+}
+
+/// `mpi`, `all` or `off`, and behind a colon the files it is about; all if none are named.
+pub fn gate(value: &str) -> Result<(Gate, Vec<String>), &'static str> {
+    let (kind, rest) = value.split_once(':').unwrap_or((value, ""));
+    let gate = match kind {
+        "off" => Gate::Off,
+        "mpi" => Gate::Mpi,
+        "all" => Gate::All,
+        _ => return Err("mpi, all or off, and paths behind a colon"),
+    };
+    Ok((gate, paths(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in [("0.5", 500_000_000), ("500ms", 500_000_000), ("2s", 2_000_000_000)] {
+            assert_eq!(time_ns(text), Ok(ns), "{text}");
+        }
+        for bad in ["", "0", "-1", "soon", "inf", "NaN", "5 min", "1e30"] {
+            assert!(time_ns(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_gate_may_be_for_some_paths_only() {
+        let some = vec!["/scratch".to_string(), "/projects/*".to_string()];
+        assert_eq!(gate("all:/scratch:/projects/*"), Ok((Gate::All, some)));
+        assert_eq!(gate("mpi"), Ok((Gate::Mpi, vec![])));
+        assert!(gate("posix").is_err() && gate("").is_err());
+    }
+
+    #[test]
+    fn flags_have_several_names() {
+        assert_eq!((flag("On"), flag("0")), (Ok(true), Ok(false)));
+        assert!(flag("maybe").is_err());
+    }
+}
