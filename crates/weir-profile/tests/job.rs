@@ -445,24 +445,25 @@ fn a_thousand_ranks_with_many_files_stay_bounded() {
 #[test]
 fn a_rank_without_room_for_its_record_is_missed() {
     let scratch = Scratch::new("room");
-    checkpointing(0, 2).write(&scratch.job());
-    fs::write(scratch.job().join("1-node-2-1.lost"), "").unwrap();
+    let folder = scratch.job();
+    checkpointing(0, 2).write(&folder);
+    fs::write(folder.join("1-node-2-1.lost"), "").unwrap();
     let profile = finish(&scratch).unwrap();
     assert_eq!(
         profile.ranks.iter().map(|rank| rank.ended).collect::<Vec<_>>(),
         [Fate::Finalized, Fate::Damaged]
     );
     assert!(profile.notes.iter().any(|note| note.contains("no room")), "{:?}", profile.notes);
-    assert!(!scratch.job().exists());
+    assert!(!folder.exists());
 }
 
 #[test]
 fn no_room_for_any_record_leaves_nothing() {
     let scratch = Scratch::new("no-room");
-    fs::create_dir_all(scratch.job()).unwrap();
-    fs::write(scratch.job().join("0-node-1-1.lost"), "").unwrap();
-    assert!(merge_folder(&scratch.job(), true).is_err_and(|error| error.to_string().contains("no room")));
-    let written = finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200)).unwrap();
+    let folder = scratch.job();
+    fs::write(folder.join("0-node-1-1.lost"), "").unwrap();
+    assert!(merge_folder(&folder, true).is_err_and(|error| error.to_string().contains("no room")));
+    let written = finish_job(&folder, &scratch.0, Duration::from_millis(200)).unwrap();
     assert_eq!(written, None);
-    assert!(!scratch.job().exists());
+    assert!(!folder.exists());
 }

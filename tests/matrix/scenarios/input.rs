@@ -29,8 +29,8 @@ pub(super) fn list() -> Vec<Scenario> {
     let rest = [
         scenario("input_unwritable_folder", unwritable),
         scenario("input_full_file_system", full),
-        scenario("input_room_for_one_record", room_for_one),
         scenario("input_file_size_limit", small_files_only),
+        scenario("input_file_size_limit_of_one", one_record_missing),
         scenario("input_damaged_records", damaged),
         scenario("input_newer_schema", newer_schema),
         scenario("input_not_a_profile", not_a_profile),
@@ -62,12 +62,11 @@ fn unwritable(place: &Place) -> Verdict {
 struct Tiny(PathBuf);
 
 impl Tiny {
-    fn mount(place: &Place, kib: u32) -> Verdict<Tiny> {
-        let name = format!("{}-{kib}", place.mpi.name);
-        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(name);
+    fn mount(place: &Place) -> Verdict<Tiny> {
+        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(place.mpi.name.as_str());
         fs::create_dir_all(&at)?;
-        let size = format!("size={kib}k");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tiny"]).arg(&at).output()?;
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tiny"]).arg(&at).output()?;
         if !mounted.status.success() {
             return Err(Stop::Skip("may not mount a file system (needs root)".into()));
         }
@@ -83,35 +82,35 @@ impl Drop for Tiny {
 }
 
 fn full(place: &Place) -> Verdict {
-    let tiny = Tiny::mount(place, 16)?;
+    let tiny = Tiny::mount(place)?;
     one_remark(&everything(place)?.variable("WEIR_DIR", &tiny.0), "WEIR_DIR")?;
     let left: Vec<_> = fs::read_dir(&tiny.0)?.collect();
     ensure(left.is_empty(), || format!("left behind: {left:?}"))
-}
-
-/// One rank's record fits, the other's does not: the profile has the one and says that the other is missing.
-fn room_for_one(place: &Place) -> Verdict {
-    let tiny = Tiny::mount(place, 400)?;
-    let job = everything(place)?.variable("WEIR_DIR", &tiny.0);
-    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
-    same(&bare, &with)?;
-    let (code, json, errors) = profile::report(&["--json"], &tiny.0)?;
-    ensure(code == 0, || format!("weir report: {code}\n{json}{errors}"))?;
-    let profile: Value = serde_json::from_str(&json).map_err(|error| format!("{error}:\n{json}"))?;
-    profile::validate(&profile)?;
-    let mut ended: Vec<_> = profile["ranks"].as_array().into_iter().flatten().map(|r| &r["ended"]).collect();
-    ended.sort_by_key(|ended| ended.to_string());
-    ensure(ended == ["damaged", "finalized"], || format!("ranks are {}", profile["ranks"]))?;
-    let notes = profile["notes"].to_string();
-    ensure(notes.contains("no room"), || format!("notes are {notes}"))?;
-    let left: Vec<_> = fs::read_dir(&tiny.0)?.flatten().map(|entry| entry.file_name()).collect();
-    ensure(left.len() == 1, || format!("a profile and nothing else was expected: {left:?}"))
 }
 
 /// Where no file may be large the record would end the program with SIGXFSZ.
 fn small_files_only(place: &Place) -> Verdict {
     let executable = place.mpi.build(&c("limit", "tests/programs/limit.c", &[]))?;
     one_remark(&Job::mpi(&place.name, &place.mpi, 2, [executable]), "WEIR_DIR").map(|_| ())
+}
+
+/// There is room for the record of one rank and not for the other's: the profile has the one, and says that the
+/// other is missing.
+fn one_record_missing(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("limit", "tests/programs/limit.c", &[]))?;
+    let command: [OsString; 2] = [executable.into(), "1".into()];
+    let job = Job::mpi(&place.name, &place.mpi, 2, command);
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    same(&bare, &with)?;
+    let profiles = profile::all(&with.profiles)?;
+    let [profile] = profiles.as_slice() else { return Err(format!("{} profiles", profiles.len()).into()) };
+    let ended: Vec<_> =
+        profile["ranks"].as_array().into_iter().flatten().map(|rank| &rank["ended"]).collect();
+    ensure(ended == ["finalized", "damaged"], || format!("ranks are {}", profile["ranks"]))?;
+    let notes = profile["notes"].to_string();
+    ensure(notes.contains("no room"), || format!("notes are {notes}"))?;
+    let left = contents(&with.profiles)?;
+    ensure(left.len() == 1, || format!("a profile and nothing else was expected: {:?}", left.keys()))
 }
 
 /// The records of three ranks that were killed.
