@@ -12,6 +12,7 @@ mod input;
 mod kills;
 mod limits;
 mod live;
+mod meeting;
 mod peace;
 mod programs;
 mod service;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         kills::list(),
         service::list(),
         directory::list(),
+        meeting::list(),
         strangers::list(),
         programs::list(),
         limits::list(),

@@ -15,7 +15,8 @@ pub(super) fn list() -> Vec<Scenario> {
 
 fn elected(place: &Place) -> Verdict {
     let directory = Directory::new()?;
-    take_turns(place, &directory.elect())?;
+    let job = |name| Turns::new(place, name, &directory.elect(), USUAL);
+    take_turns(job("one")?, job("other")?)?;
     let left: Vec<_> =
         std::fs::read_dir(directory.path())?.flatten().map(|entry| entry.file_name()).collect();
     ensure(left == ["coordinator.lock"], || format!("left behind: {left:?}"))
@@ -25,12 +26,11 @@ fn service(place: &Place) -> Verdict {
     let directory = Directory::new()?;
     let address = format!("unix:{}", directory.path().join("sock").display());
     let _service = Service::start(&["--listen", &address, "--policy", "exclusive"])?;
-    take_turns(place, &address)
+    let job = |name| Turns::new(place, name, &address, USUAL);
+    take_turns(job("one")?, job("other")?)
 }
 
-fn take_turns(place: &Place, coordinator: &str) -> Verdict {
-    let one = Turns::new(place, "one", coordinator, USUAL)?;
-    let other = Turns::new(place, "other", coordinator, USUAL)?;
+pub(crate) fn take_turns(one: Turns, other: Turns) -> Verdict {
     let (first, second) = (one.start()?, other.start()?);
     let (first, second) = (first.end()?, second.end()?);
     let profiles = [one.ended_well(&first)?, other.ended_well(&second)?];

@@ -75,7 +75,7 @@ impl Tokens {
     pub fn enter(&mut self, now_ns: u64, job: JobId, share: f64, progress: Progress) {
         let share = share.max(LEAST_SHARE);
         let alone = self.accounts.is_empty();
-        let lead_bytes = if alone { f64::INFINITY } else { self.meter.lead_bytes(now_ns) };
+        let lead_bytes = if alone { f64::INFINITY } else { self.meter.lead_bytes() };
         let owed_bytes = self.take_debt(job, alone);
         // The cast saturates: infinity is no limit, and less than nothing is nothing.
         let allowed_bytes = (lead_bytes * share - owed_bytes).ceil() as u64;
@@ -204,7 +204,7 @@ impl Tokens {
         if let Some(free_bytes) = self.meter.look(now_ns, busy > 1, limited) {
             self.give(free_bytes);
         }
-        let lead_bytes = if busy > 1 { self.meter.lead_bytes(now_ns) / share_sum } else { f64::INFINITY };
+        let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
         // Who is idle hears when it is busy again: a report is enough, and nothing is lost meanwhile.
         for (&job, account) in self.accounts.iter_mut().filter(|(_, account)| account.busy) {
             let share = account.weight(self.all_alike);
@@ -319,6 +319,8 @@ struct Meter {
     plain_rate: f64,
     /// What the storage is able to do, as far as was seen.
     best_rate: f64,
+    /// The same before a window was full: the best since the beginning of one.
+    guess: f64,
     rate_is_contested: bool,
 }
 
@@ -327,6 +329,9 @@ struct Meter {
 const WINDOW_NS: u64 = 1_000_000_000;
 const LONGEST_WINDOW_NS: u64 = 5_000_000_000;
 const WINDOW_STEPS: u32 = 16;
+
+/// A guess is made after this long: a slow storage should be known before anybody is far ahead.
+const GUESS_NS: u64 = 20_000_000;
 
 /// Less than this part missing is noise.
 const MISSING: f64 = 0.2;
@@ -341,6 +346,9 @@ impl Meter {
     fn look(&mut self, now_ns: u64, contested: bool, limited: bool) -> Option<f64> {
         self.limited |= limited;
         let elapsed_ns = now_ns.saturating_sub(self.began_ns);
+        if elapsed_ns >= GUESS_NS {
+            self.guess = self.guess.max(self.done_bytes as f64 / elapsed_ns as f64);
+        }
         let window_ns = if self.contested { WINDOW_NS } else { WINDOW_NS / 2 };
         let is_full = elapsed_ns >= window_ns && self.steps >= WINDOW_STEPS;
         let is_over = is_full || elapsed_ns >= LONGEST_WINDOW_NS;
@@ -374,11 +382,10 @@ impl Meter {
         if self.limited && missing_rate > MISSING * self.best_rate { missing_rate } else { 0.0 }
     }
 
-    /// Contention may make the storage slower: then its rate now says more than what it was able to do. In the first
-    /// window, what it has done so far says more than nothing.
-    fn lead_bytes(&self, now_ns: u64) -> f64 {
+    /// Contention may make the storage slower: then its rate now says more than what it was able to do.
+    fn lead_bytes(&self) -> f64 {
         let rate = match self.best_rate {
-            0.0 => self.done_bytes as f64 / now_ns.saturating_sub(self.began_ns).max(1) as f64,
+            0.0 => self.guess,
             _ if self.rate_is_contested => self.rate,
             best_rate => best_rate,
         };

@@ -356,8 +356,8 @@ fn the_first_reports_tell_how_far_a_lead_reaches() {
     assert!(tokens.credit_bytes(JobId(0)) > 1 << 20);
     // 4 MB/s.
     for job in [JobId(0), JobId(1)] {
-        tokens.report(2_000_000, job, busy(4096));
+        tokens.report(GUESS_NS, job, busy(40_960));
     }
-    tokens.settle(2_000_000, |_, _| {});
+    tokens.settle(GUESS_NS, |_, _| {});
     assert!(tokens.credit_bytes(JobId(0)) < 256 << 10, "{}", tokens.credit_bytes(JobId(0)));
 }

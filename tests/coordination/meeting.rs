@@ -1,0 +1,95 @@
+//! Where jobs meet unless told otherwise, and what becomes of them when there is no room or somebody else was there
+//! first. In a mount namespace, so that they meet no other job of this machine.
+
+use crate::peace::take_turns;
+use crate::turns::{RANKS, Shape, Turns, USUAL, gate};
+use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, scenario};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+pub(super) fn list() -> Vec<Scenario> {
+    vec![
+        scenario("meeting::by_default", by_default).only(SYSTEM),
+        scenario("meeting::memory_taken", memory_taken).only(SYSTEM),
+        scenario("meeting::memory_full", memory_full).only(SYSTEM),
+        scenario("meeting::both_taken", both_taken).only(SYSTEM),
+    ]
+}
+
+/// Where pages and the election's directory are, for the user of this shell.
+const PLACES: &str = "page=/dev/shm/weir-$(id -u); meet=/tmp/weir-$(id -u); mkdir -p -m 700 $meet; \
+    mount -t tmpfs weir-trial /dev/shm; mount -t tmpfs -o mode=700 weir-trial $meet";
+const TAKE_PAGE: &str = "mkdir -m 700 $page; chown 65534 $page";
+const TAKE_MEET: &str = "chown 65534 $meet";
+const FILL_PAGE: &str = "mkdir -m 700 $page; mount -t tmpfs -o size=16k,mode=700 weir-trial $page";
+
+/// A process whose mounts are its own.
+struct Seclusion(Child);
+
+impl Seclusion {
+    fn new(preparations: &[&str]) -> Verdict<Seclusion> {
+        let script =
+            [&["set -e", PLACES], preparations, &["echo ready", "exec sleep 600"]].concat().join("; ");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
+        let seclusion = Seclusion(child);
+        match line.trim() {
+            "ready" => Ok(seclusion),
+            _ => Err(Stop::Skip("may not have mounts of its own (needs root)".into())),
+        }
+    }
+
+    /// A job in there that is told nothing but to elect.
+    fn job(&self, place: &Place, name: &str, shape: Shape) -> Verdict<Turns> {
+        // To enter loses the working directory.
+        let enter = format!(
+            "here=$(pwd); exec nsenter --mount=/proc/{}/ns/mnt sh -c 'cd \"$0\" && exec \"$@\"' \"$here\" \"$@\"",
+            self.0.id()
+        );
+        let words = ["sh".into(), "-c".into(), enter, "sh".into()].into_iter();
+        let launcher: Vec<OsString> = words.chain(place.mpi.launcher(RANKS)).map(Into::into).collect();
+        Turns::new(place, name, "elect", shape)?.launched_by(place, launcher, "elect")
+    }
+
+    fn take_turns(&self, place: &Place) -> Verdict {
+        take_turns(self.job(place, "one", USUAL)?, self.job(place, "other", USUAL)?)
+    }
+
+    /// A job says in one line what is wrong, and with which path, and runs by itself.
+    fn runs_alone(&self, place: &Place, path: &str) -> Verdict {
+        let job = self.job(place, "job", Shape { phases: 2, ..USUAL })?;
+        let ran = job.start()?.end()?;
+        let profile = job.ended_well(&ran)?;
+        let remarks = ran.remarks();
+        ensure(remarks.len() == 1 && remarks[0].contains(path), || format!("Weir said: {remarks:?}"))?;
+        ensure(gate(&profile, "opens") > 0, || format!("the profile says {}", profile["coordination"]))
+    }
+}
+
+impl Drop for Seclusion {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn by_default(place: &Place) -> Verdict {
+    Seclusion::new(&[])?.take_turns(place)
+}
+
+/// Another user has the name in memory: the page is on disk then.
+fn memory_taken(place: &Place) -> Verdict {
+    Seclusion::new(&[TAKE_PAGE])?.take_turns(place)
+}
+
+fn memory_full(place: &Place) -> Verdict {
+    Seclusion::new(&[FILL_PAGE])?.runs_alone(place, "/dev/shm/weir-")
+}
+
+fn both_taken(place: &Place) -> Verdict {
+    Seclusion::new(&[TAKE_PAGE, TAKE_MEET])?.runs_alone(place, "/tmp/weir-")
+}
