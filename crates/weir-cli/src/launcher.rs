@@ -72,8 +72,8 @@ fn classify(name: &str, said: &str) -> Launcher {
 /// Names and values.
 pub(crate) type Variables = Vec<(String, OsString)>;
 
-/// The command with the variables in it, for launchers that need to be told; others get them from the
-/// environment, which is the second part of the answer.
+/// The command with the variables in it, for launchers that need to be told, and what is to be in the
+/// launcher's environment.
 pub(crate) fn hand_over(
     kind: Kind,
     command: &[OsString],
@@ -91,7 +91,8 @@ pub(crate) fn hand_over(
                     told.extend(open_mpi_options(variables));
                 }
             }
-            Ok((told, Vec::new()))
+            // What ranks spawn later gets the launcher's own environment, since Open MPI 5.
+            Ok((told, variables.to_vec()))
         }
         Kind::Hydra => {
             for (name, value) in variables {
@@ -154,7 +155,7 @@ mod tests {
     fn every_launcher_is_told_in_its_own_way() {
         assert_eq!(
             handed(Kind::OpenMpi, "mpirun -n 2 ./a : -n 1 ./b"),
-            ("mpirun -x LD_PRELOAD=/l.so -x WEIR_DIR=/d -n 2 ./a : -x LD_PRELOAD=/l.so -x WEIR_DIR=/d -n 1 ./b".into(), 0)
+            ("mpirun -x LD_PRELOAD=/l.so -x WEIR_DIR=/d -n 2 ./a : -x LD_PRELOAD=/l.so -x WEIR_DIR=/d -n 1 ./b".into(), 2)
         );
         assert_eq!(
             handed(Kind::Hydra, "mpiexec -n 2 ./a"),

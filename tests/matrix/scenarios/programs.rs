@@ -3,7 +3,7 @@
 
 use super::{Place, Scenario, scenario};
 use crate::mpi::{Language, Program, c, root};
-use crate::run::Job;
+use crate::run::{Job, Ran};
 use crate::{Stop, Verdict, ensure, profile};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -112,7 +112,12 @@ fn spawn(place: &Place) -> Verdict {
     if bare.code != 0 {
         return Err(Stop::Skip(format!("{} itself fails at MPI_Comm_spawn here", place.mpi.name)));
     }
-    let ran = job.compare()?;
+    two_worlds(&job.compare()?)?;
+    two_worlds(&job.under(&["run", "--quiet"]).run("run")?)
+}
+
+/// A world and the one it spawned, each with a profile; together they did what the program says.
+fn two_worlds(ran: &Ran) -> Verdict {
     let profiles = profile::all(&ran.profiles)?;
     ensure(profiles.len() == 2, || format!("two worlds, but {} profiles\n{}", profiles.len(), ran.stderr))?;
     let spawned = profiles.iter().filter(|p| p["job"]["spawned"] == true).count();
