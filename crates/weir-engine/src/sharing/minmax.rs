@@ -27,21 +27,21 @@ impl MinMax {
 
     fn settle(&mut self, desk: &mut Desk) {
         while let Some(job) = self.falls.pop(desk.now_ns) {
-            self.greedy.change(job, below_gamma(desk.job(job), desk.now_ns), desk);
+            self.greedy.change(job, below_gamma(desk.job(job)), desk);
         }
         let fall_ns = &self.fall_ns;
         self.greedy.settle(desk, |job, _, desk| {
             let fallen = fall_ns[desk.seat(job)] <= desk.now_ns;
             let line = if fallen { below_gamma } else { lost_nodes };
-            line(desk.job(job), desk.now_ns)
+            line(desk.job(job))
         });
     }
 }
 
 impl Policy for MinMax {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        let dilation = dilation(desk.job(job), desk.now_ns);
-        let missing = (1.0 / self.gamma - dilation.value).max(0.0);
+        let dilation = dilation(desk.job(job));
+        let missing = (1.0 / self.gamma - dilation.at(desk.now_ns)).max(0.0);
         let fall_ns = overtaken_at_ns(desk.now_ns, missing, dilation.slope);
         let seat = desk.seat(job);
         if self.fall_ns.len() <= seat {
@@ -49,7 +49,7 @@ impl Policy for MinMax {
         }
         self.fall_ns[seat] = fall_ns;
         self.falls.set(job, seat, fall_ns);
-        self.greedy.enter(job, lost_nodes(desk.job(job), desk.now_ns), desk);
+        self.greedy.enter(job, lost_nodes(desk.job(job)), desk);
         self.settle(desk);
     }
 
@@ -64,7 +64,7 @@ impl Policy for MinMax {
     }
 }
 
-fn below_gamma(job: Job, now_ns: u64) -> Line {
-    let line = lost_nodes(job, now_ns);
+fn below_gamma(job: Job) -> Line {
+    let line = lost_nodes(job);
     Line { value: line.value + BELOW_GAMMA, ..line }
 }

@@ -8,8 +8,8 @@ use crate::engine::{Desk, Job, JobId};
 /// Bandwidth in order of rank: to each what it can use, until nothing is left.
 pub struct Online {
     greedy: Greedy,
-    /// A job's rank from now on.
-    rank: fn(Job, u64) -> Line,
+    /// A job's rank in its phase.
+    rank: fn(Job) -> Line,
 }
 
 impl Online {
@@ -30,13 +30,13 @@ impl Online {
 
     fn settle(&mut self, desk: &mut Desk) {
         let rank = self.rank;
-        self.greedy.settle(desk, |job, _, desk| rank(desk.job(job), desk.now_ns));
+        self.greedy.settle(desk, |job, _, desk| rank(desk.job(job)));
     }
 }
 
 impl Policy for Online {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        self.greedy.enter(job, (self.rank)(desk.job(job), desk.now_ns), desk);
+        self.greedy.enter(job, (self.rank)(desk.job(job)), desk);
         self.settle(desk);
     }
 
@@ -51,27 +51,28 @@ impl Policy for Online {
 }
 
 /// Earlier is higher, for ever.
-fn arrival(job: Job, now_ns: u64) -> Line {
-    Line { value: -(job.arrival() as f64), slope: 0.0, at_ns: now_ns }
+fn arrival(job: Job) -> Line {
+    Line { value: -(job.arrival() as f64), slope: 0.0, at_ns: 0 }
 }
 
-/// `ρ_i(t) / ρ̃_i(t)`, the dilation so far: with `ρ̃_i(t) = W / (t − r_i)` and `W` constant through
-/// an I/O phase, it is a line in `t`.
+/// `ρ_i(t) / ρ̃_i(t)`, the dilation so far: with `ρ̃_i(t) = W / (t − r_i)` and `ρ_i(t) = W / (W + I/O alone)` it is
+/// `(t − r_i) / (W + I/O alone)`, a line through an I/O phase.
 ///
 /// The paper sums `W` over the instances that have been executed; here the compute phase that led to
 /// this I/O counts too. It is over and known, and without it every job would have an efficiency of
 /// zero, and all the same rank, in its first phase.
-pub(super) fn dilation(job: Job, now_ns: u64) -> Line {
-    let compute_ns = (job.history.compute_ns as f64).max(1.0);
-    let io_alone_ns = job.history.past_io_ns / job.cap();
-    let best_efficiency = compute_ns / (compute_ns + io_alone_ns);
-    let slope = best_efficiency / compute_ns;
-    Line { value: slope * (now_ns - job.history.joined_ns) as f64, slope, at_ns: now_ns }
+pub(super) fn dilation(job: Job) -> Line {
+    times_dilation(1.0, job)
 }
 
 /// The dilation so far, weighted by the nodes that suffer it.
-pub(super) fn lost_nodes(job: Job, now_ns: u64) -> Line {
-    let line = dilation(job, now_ns);
-    let nodes = job.nodes() as f64;
-    Line { value: nodes * line.value, slope: nodes * line.slope, at_ns: line.at_ns }
+pub(super) fn lost_nodes(job: Job) -> Line {
+    times_dilation(job.nodes() as f64, job)
+}
+
+/// A single division, and always from the job's beginning on: what is equal on paper is a tie here too.
+fn times_dilation(weight: f64, job: Job) -> Line {
+    let compute_ns = (job.history.compute_ns as f64).max(1.0);
+    let io_alone_ns = job.history.past_io_ns / job.cap();
+    Line { value: 0.0, slope: weight / (compute_ns + io_alone_ns), at_ns: job.history.joined_ns }
 }
