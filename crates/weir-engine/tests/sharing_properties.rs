@@ -12,17 +12,18 @@ use weir_engine::sim::{self, Mix, Phase, Program, SECOND_NS, Setting, Storage};
 struct Host {
     /// Jobs in a phase.
     asking: BTreeSet<JobId>,
-    joined: BTreeSet<JobId>,
+    /// With what each said it can use.
+    joined: BTreeMap<JobId, Option<f64>>,
     shares: BTreeMap<JobId, f64>,
 }
 
 impl Host {
     fn see(&mut self, event: Event, actions: &[Action]) {
         match event {
-            Event::JobJoined { job, .. } => {
-                self.joined.insert(job);
+            Event::JobJoined { job, info } => {
+                self.joined.entry(job).or_insert(info.cap);
             }
-            Event::PhaseBegan { job, .. } if self.joined.contains(&job) => {
+            Event::PhaseBegan { job, .. } if self.joined.contains_key(&job) => {
                 self.asking.insert(job);
             }
             Event::PhaseEnded { job } | Event::JobLeft { job } => {
@@ -45,6 +46,18 @@ impl Host {
                 }
                 Action::Timer { .. } => {}
             }
+        }
+    }
+}
+
+impl Host {
+    /// What those who ask can use together, at most all; `None` where the policy has to find that out.
+    fn usable(&self, kind: PolicyKind) -> Option<f64> {
+        let caps = self.asking.iter().map(|job| self.joined[job]);
+        match kind {
+            PolicyKind::Exclusive | PolicyKind::Fair | PolicyKind::Set10 => Some(1.0),
+            PolicyKind::Weir => caps.sum::<Option<f64>>().map(|sum| sum.min(1.0)),
+            _ => Some(caps.map(|cap| cap.unwrap_or(1.0)).sum::<f64>().min(1.0)),
         }
     }
 }
@@ -107,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// No panic; shares sum to at most one and are held only by those who ask; everybody who asks
-    /// is answered; and where somebody asks, somebody is served.
+    /// is answered; and nothing is left that those who ask can use.
     #[test]
     fn shares(kind in any_policy(), history in any_history()) {
         let (mut engine, mut actions, mut host) = (Engine::new(kind.build()), Vec::new(), Host::default());
@@ -119,7 +132,7 @@ proptest! {
             prop_assert!(host.shares.keys().all(|job| host.asking.contains(job)), "{kind}: {:?}", host.shares);
             prop_assert!(host.shares.values().all(|&share| share > 0.0));
             if let Event::PhaseBegan { job, .. } = event
-                && host.joined.contains(&job)
+                && host.joined.contains_key(&job)
             {
                 let answers = actions.iter().filter(
                     |action| matches!(action, Action::Grant { job: j, .. } | Action::Hold { job: j } if *j == job));
@@ -128,6 +141,8 @@ proptest! {
             // A barrier keeps bandwidth free on purpose; that is what is wrong with it.
             if kind != PolicyKind::ApioBarrier && !host.asking.is_empty() {
                 prop_assert!(!host.shares.is_empty(), "{kind}: nobody is served, {:?} ask", host.asking);
+                let usable = host.usable(kind).unwrap_or(0.0);
+                prop_assert!(sum >= usable - 1e-6, "{kind}: {sum} of {usable}, {:?} ask", host.asking);
             }
         }
     }
