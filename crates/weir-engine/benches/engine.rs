@@ -144,6 +144,9 @@ fn print_heading() {
         "(log n: {:.1}); millions of steps per second with {few}",
         f64::from(many).ln() / f64::from(few).ln()
     );
+    println!(
+        "(memory) is a cache line per event and nothing else, and grows too; instructions.sh counts what is done"
+    );
     let heads = COUNTS.map(|count| format!("{count:>8}")).concat();
     println!("{:12}{heads} {:>7} {:>10}", "policy", "growth", "Msteps/s");
 }
