@@ -211,8 +211,11 @@ impl Leader {
 
     fn serve(mut self) {
         let mut roll_call_ns = 0;
-        while !LEAVING.load(Acquire) {
+        loop {
             let rings = self.page.bell.rings();
+            if LEAVING.load(Acquire) {
+                break;
+            }
             let now = now_ns();
             self.page.beat_ns.store(now, Release);
             if now >= roll_call_ns {

@@ -14,6 +14,8 @@
 //!   a claim on what it left to others.
 //! - What a job overdrew while others were busy it still owes in its next phase: a program that opens, writes and closes one
 //!   file after the other makes a phase of each.
+//! - While somebody waits the storage is not left idle: when nothing has been inside for [`STALL_NS`], the virtual time
+//!   moves on to the first who waits, and who was behind loses its claim.
 //! - A job that is always busy but slower than its share (its own network, small requests) would hold the others back.
 //!   It shows in the sum: a meter knows what the storage can do, and what is missing is given, free of charge,
 //!   to those who wait. If the sum does not rise then, the storage cannot do more, and that is learnt instead.
@@ -30,6 +32,9 @@ pub const LEAD_NS: u64 = 50_000_000;
 
 /// A job whose last request ended this long ago is not busy. Shorter pauses are part of doing I/O.
 pub const IDLE_NS: u64 = 10_000_000;
+
+/// When nothing has been inside for this long while somebody waits, whoever holds the others back is not waited for.
+const STALL_NS: u64 = 5_000_000;
 
 /// The lead while nothing is known of the storage, and the least lead there is.
 const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
@@ -52,6 +57,8 @@ pub struct Tokens {
     meter: Meter,
     /// When the first busy job may turn out idle.
     fades_ns: Option<u64>,
+    /// Since when nothing is inside though somebody waits.
+    stalled_ns: Option<u64>,
     /// Something happened since credits were last settled.
     unsettled: bool,
     /// Several were busy then.
@@ -191,7 +198,8 @@ impl Tokens {
 
     /// When to settle even if nothing is reported: a busy job may turn out idle. `None`: not needed.
     pub fn settle_by_ns(&self) -> Option<u64> {
-        self.fades_ns.filter(|_| self.accounts.len() > 1)
+        let stall_ns = self.stalled_ns.map(|since_ns| since_ns + STALL_NS);
+        self.fades_ns.into_iter().chain(stall_ns).min().filter(|_| self.accounts.len() > 1)
     }
 
     /// Brings the credits up to date and names the jobs whose credit changed by enough to be told.
@@ -242,7 +250,25 @@ impl Tokens {
         if lowest_bytes.is_finite() {
             self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
         }
+        self.end_stall(now_ns);
         (busy, share_sum)
+    }
+
+    /// The storage must not be idle while somebody waits: then time moves on to the first of those who do, and who
+    /// had its chance loses its claim.
+    fn end_stall(&mut self, now_ns: u64) {
+        let inside = self.accounts.values().any(|account| account.progress.is_inside());
+        let waiting = self.accounts.values().filter(|account| account.busy && account.progress.is_waiting());
+        let lowest_bytes = waiting.map(|account| account.tag_bytes).fold(f64::INFINITY, f64::min);
+        if inside || lowest_bytes.is_infinite() {
+            self.stalled_ns = None;
+        } else if now_ns >= *self.stalled_ns.get_or_insert(now_ns) + STALL_NS {
+            self.stalled_ns = Some(now_ns);
+            self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
+            for account in self.accounts.values_mut().filter(|account| account.busy) {
+                account.tag_bytes = account.tag_bytes.max(self.virtual_bytes);
+            }
+        }
     }
 
     /// Those who wait need not pay for these bytes, by their shares. What was given before is forfeited.

@@ -242,6 +242,11 @@ impl Progress {
         self.wanted_bytes > self.done_bytes
     }
 
+    /// Some request is inside.
+    pub fn is_inside(&self) -> bool {
+        self.spent_bytes > self.done_bytes
+    }
+
     /// Some request waits to be let in.
     pub fn is_waiting(&self) -> bool {
         self.wanted_bytes > self.spent_bytes
