@@ -3,7 +3,7 @@
 use crate::profile;
 use std::path::PathBuf;
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use weir_coord::PolicyKind;
 use weir_coord::address::Choice;
 use weir_coord::auth::Key;
@@ -89,6 +89,9 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 /// Reads the environment. Complaints come from rank 0 alone, one line each.
 pub(crate) fn read() {
     let (config, complaints) = parse(variable);
+    for (number, now) in STANDARD_ERROR.iter().zip(standard_error()) {
+        number.store(now, Relaxed);
+    }
     VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Ok(true)), Relaxed);
     *CONFIG.write().unwrap_or_else(|e| e.into_inner()) = config;
     if profile::rank_from_environment().unwrap_or(0) == 0 {
@@ -184,8 +187,28 @@ pub(crate) fn coordinator_way() -> Result<Way, String> {
 /// Nodes of jobs that a coordinator inside a program serves at most; many systems allow 1,024 descriptors.
 const MOST_CONNECTIONS: usize = 960;
 
+/// What standard error was when settings were read: device and number, 0 for nothing.
+static STANDARD_ERROR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+fn standard_error() -> [u64; 2] {
+    // SAFETY: all-zero is a valid description, and it outlives the call.
+    unsafe {
+        let mut about: libc::stat = std::mem::zeroed();
+        if libc::fstat(2, &mut about) == 0 { [about.st_dev, about.st_ino] } else { [0, 0] }
+    }
+}
+
+/// Whether descriptor 2 is what it was. A program may close it and open a file of its own in its place.
+pub(crate) fn may_speak() -> bool {
+    let known = STANDARD_ERROR.each_ref().map(|number| number.load(Relaxed));
+    known != [0, 0] && standard_error() == known
+}
+
 /// One line on standard error, in one write.
 pub(crate) fn say(line: &str) {
+    if !may_speak() {
+        return;
+    }
     let line = format!("weir: {line}\n");
     // SAFETY: a valid buffer; a short or failed write loses a message and nothing else.
     unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };

@@ -2,6 +2,7 @@
 //! that does nothing but wait for its sockets. So a rank that asks makes one system call, and needs no descriptor,
 //! which the program could close.
 
+use super::leader::stack_bytes;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -71,7 +72,8 @@ impl Ears {
     pub(super) fn open(descriptor: RawFd, waker: Waker, bell: &'static Bell) -> Option<Ears> {
         let state = Arc::new((Mutex::new(State::Resting), Condvar::new()));
         let shared = state.clone();
-        let builder = std::thread::Builder::new().name("weir-ears".into()).stack_size(STACK_BYTES);
+        let builder =
+            std::thread::Builder::new().name("weir-ears".into()).stack_size(stack_bytes(STACK_BYTES));
         let thread = builder.spawn(move || listen(&shared, descriptor, bell)).ok()?;
         Some(Ears { state, waker, thread: Some(thread) })
     }

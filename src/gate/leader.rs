@@ -9,6 +9,7 @@ use super::{Presence, explain, note, speak_up};
 use crate::config;
 use crate::measure;
 use crate::profile;
+use crate::shim::dlsym::real_dlsym;
 use crate::shim::shield::shield;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -53,13 +54,33 @@ pub(super) fn start(presence: &'static Presence) {
         return;
     }
     LEAVING.store(false, Release);
-    let builder = std::thread::Builder::new().name("weir".into()).stack_size(STACK_BYTES);
+    let builder = std::thread::Builder::new().name("weir".into()).stack_size(stack_bytes(STACK_BYTES));
     let work = move || {
         shield((), || lead(presence));
         *RUNNING.lock().unwrap_or_else(|e| e.into_inner()) = false;
         ENDED.notify_all();
     };
-    *running = with_signals_blocked(|| builder.spawn(work)).is_ok();
+    match with_signals_blocked(|| builder.spawn(work)) {
+        Ok(_) => *running = true,
+        Err(error) => explain(presence.attached.page, &format!("no thread to coordinate with: {error}")),
+    }
+}
+
+/// So much for a thread's own use: the C library takes what the program's thread-local variables need off the stack.
+pub(super) fn stack_bytes(own_bytes: usize) -> usize {
+    type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
+    // SAFETY: a name that ends with a zero; the function of the C library has this type, and reads attributes that
+    // were made just before.
+    unsafe {
+        let least = real_dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr());
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if least.is_null() || libc::pthread_attr_init(&mut attributes) != 0 {
+            return own_bytes;
+        }
+        let least_bytes = std::mem::transmute::<*mut libc::c_void, Least>(least)(&attributes);
+        libc::pthread_attr_destroy(&mut attributes);
+        own_bytes + least_bytes
+    }
 }
 
 /// The new thread starts with the signals blocked that its maker has blocked.
@@ -97,25 +118,48 @@ pub(super) fn forget() {
 }
 
 /// Gives this thread a table of descriptors of its own: the program may close any number it likes, and
-/// its children inherit nothing of ours. Where that is not permitted the thread does without.
-fn own_descriptors() {
-    // SAFETY: concerns this thread alone.
-    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
-        return;
+/// its children inherit nothing of ours. Nothing of the program's is in it but standard error, if that is what it
+/// was: it would stay open here after the program has closed it.
+fn own_descriptors() -> bool {
+    const LAST: u32 = u32::MAX;
+    // SAFETY: concerns this thread's own table alone, in which nothing is used yet.
+    unsafe {
+        if close_range(3, LAST, libc::CLOSE_RANGE_UNSHARE) != 0 {
+            // An older system, or one that forbids it.
+            if libc::unshare(libc::CLONE_FILES) != 0 {
+                return false;
+            }
+            open_descriptors().into_iter().filter(|fd| *fd > 2).for_each(|fd| _ = libc::close(fd));
+        }
+        libc::close(0);
+        libc::close(1);
+        if !config::may_speak() {
+            libc::close(2);
+        }
     }
-    // What the program has open would stay open here after it has closed it.
-    let Ok(entries) = std::fs::read_dir("/proc/thread-self/fd") else { return };
-    let open: Vec<i32> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for fd in open.into_iter().filter(|fd| *fd > 2) {
-        // SAFETY: this thread's own table, in which nothing is used yet.
-        unsafe { libc::close(fd) };
-    }
+    true
+}
+
+/// # Safety
+/// Closes what the caller may close.
+unsafe fn close_range(first: u32, last: u32, flags: libc::c_uint) -> libc::c_long {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }
+}
+
+fn open_descriptors() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc/thread-self/fd").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn lead(presence: &Presence) {
-    own_descriptors();
     let page = presence.attached.page;
+    if !own_descriptors() {
+        // With the program's table, what it closes and opens would be ours.
+        note(|counts| &counts.opens, 1);
+        explain(page, "this system does not let a thread have descriptors of its own (unshare, close_range)");
+        return stand_open(page);
+    }
     // The page that others find is another one: then they lead themselves.
     if !presence.attached.is_at(&presence.place) {
         return;
@@ -127,15 +171,20 @@ fn lead(presence: &Presence) {
         Err(reason) => {
             note(|counts| &counts.opens, 1);
             explain(page, &reason);
-            page.set_credit(OPEN);
-            while !LEAVING.load(Acquire) {
-                page.beat_ns.store(now_ns(), Release);
-                speak_up(page);
-                std::thread::sleep(BETWEEN);
-            }
+            stand_open(page);
         }
     }
     speak_up(page);
+}
+
+/// Nobody is held back here.
+fn stand_open(page: &Page) {
+    page.set_credit(OPEN);
+    while !LEAVING.load(Acquire) {
+        page.beat_ns.store(now_ns(), Release);
+        speak_up(page);
+        std::thread::sleep(BETWEEN);
+    }
 }
 
 fn member() -> Result<(Member, Waker), String> {
@@ -202,6 +251,7 @@ impl Leader {
         let fixed_gap_ns = Some(config::get(|c| c.phase_gap_ns)).filter(|gap_ns| *gap_ns > 0);
         let sum = page.sum();
         let watch = Watch::new(fixed_gap_ns, &sum);
+        page.limit_reached.store(0, Release);
         page.set_credit(CLOSED);
         page.desk.open();
         let ears = Ears::open(member.as_raw_fd(), waker, &page.bell);
@@ -328,6 +378,7 @@ impl State {
                 }
             }
             Word::Granted { credit_bytes, .. } | Word::Credit { credit_bytes, .. } => {
+                self.page.expected_ns.store(0, Release);
                 self.allow(watch.base_bytes().saturating_add(credit_bytes));
             }
             Word::Held { expected_ns, .. } => {
@@ -346,8 +397,8 @@ impl State {
             Word::Lost { .. } => note(|counts| &counts.losses, 1),
             Word::Refused { reason } => explain(self.page, &reason),
             Word::Open { reason } => {
+                note(|counts| &counts.opens, u64::from(!self.is_open));
                 self.is_open = true;
-                note(|counts| &counts.opens, 1);
                 explain(self.page, &reason);
                 self.page.set_credit(OPEN);
             }

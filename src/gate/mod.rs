@@ -65,6 +65,8 @@ pub(crate) fn arm() -> bool {
         (_, Gate::All) => EVERYTHING,
     };
     LEFT_ALONE.iter().for_each(|bits| bits.store(0, Relaxed));
+    // The first stands for all files that have no place of their own: whether they are named is not known.
+    LEFT_ALONE[0].store(u64::from(config::get(|c| !c.gate_paths.is_empty())), Relaxed);
     HELD_BACK.store(held_back, Release);
     held_back != NOTHING
 }
@@ -101,12 +103,22 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        if let Some((Attached { slot, .. }, bytes)) = self.0 {
+        if let Some((Attached { page, slot, .. }, bytes)) = self.0 {
+            let now = now_ns();
             slot.done_bytes.fetch_add(bytes, Relaxed);
-            slot.last_end_ns.fetch_max(now_ns(), Relaxed);
+            slot.last_end_ns.fetch_max(now, Relaxed);
             slot.in_flight.fetch_sub(1, Release);
+            // While there is credit nobody waits, and nobody else would find out.
+            if page.silent_ns(now) > SILENT_NS {
+                replace_leader();
+            }
         }
     }
+}
+
+#[cold]
+fn replace_leader() {
+    shield((), || _ = presence().map(leader::start));
 }
 
 /// A request of `bytes` bytes on a file is about to start: waits until it may.
@@ -163,7 +175,7 @@ fn join() -> Option<&'static Presence> {
             // A leader that is about to start counts as one that has just looked.
             let fresh = page.beat_ns.compare_exchange(0, now_ns(), AcqRel, Relaxed).is_ok();
             PRESENCE.store(std::ptr::from_ref(presence).cast_mut(), Release);
-            if fresh || is_silent(page) {
+            if fresh || page.silent_ns(now_ns()) > SILENT_NS {
                 leader::start(presence);
             }
             Some(presence)
@@ -177,10 +189,6 @@ fn join() -> Option<&'static Presence> {
             None
         }
     }
-}
-
-fn is_silent(page: &page::Page) -> bool {
-    now_ns().saturating_sub(page.beat_ns.load(Acquire)) > SILENT_NS
 }
 
 /// How a wait ended.
@@ -239,11 +247,11 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
         let now = now_ns();
         // Beyond the time that others should need.
         let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(page.expected_ns.load(Acquire));
-        let silent_ns = now.saturating_sub(page.beat_ns.load(Acquire));
+        let silent_ns = page.silent_ns(now);
         if now >= limit_ns {
             return Outcome::Limit;
         }
-        if !lifecycle::armed() || silent_ns > SILENT_NS + ALONE_AFTER_NS {
+        if !lifecycle::armed() {
             return Outcome::Alone;
         }
         if silent_ns > SILENT_NS {
@@ -253,6 +261,9 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
                 return Outcome::Alone;
             }
             leader::start(presence);
+        }
+        if silent_ns > SILENT_NS + ALONE_AFTER_NS {
+            return Outcome::Alone;
         }
         page.sleep(news, LOOK.min(Duration::from_nanos(limit_ns - now)));
     }

@@ -145,6 +145,12 @@ impl Page {
         }
     }
 
+    /// How long the leader has not looked.
+    #[inline]
+    pub(super) fn silent_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.beat_ns.load(Acquire))
+    }
+
     /// What [`Page::sleep`] takes: to be read before the credit is looked at.
     pub(super) fn news(&self) -> u32 {
         self.credit.news.load(Acquire)
@@ -200,19 +206,21 @@ impl Page {
             if pid == 0 {
                 continue;
             }
-            // SAFETY: signal 0 only asks whether the process is there.
-            let dead = || unsafe { libc::kill(pid as i32, 0) } != 0
-                && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-            if dead() {
+            let state = if slot.is_up_to_something() { profile::stat_field(pid, 0) } else { None };
+            if !is_there(pid) || matches!(state, Some('Z' | 'X')) {
+                if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_err() {
+                    // It has just left by itself.
+                    continue;
+                }
                 slot.in_flight.store(0, Release);
                 slot.waiting.store(0, Release);
                 slot.waiting_bytes.store(0, Release);
                 slot.open_files.store(0, Release);
                 slot.marks.store(0, Release);
-                slot.pid.store(0, Release);
                 self.attached.fetch_sub(1, AcqRel);
-            } else if slot.is_up_to_something() {
-                slot.stopped.store(u32::from(is_stopped(pid)), Relaxed);
+            } else if let Some(state) = state {
+                // By a signal, or by a debugger.
+                slot.stopped.store(u32::from(matches!(state, 'T' | 't')), Relaxed);
             }
         }
     }
@@ -229,9 +237,10 @@ impl Slot {
     }
 }
 
-/// `T` by a signal, `t` by a debugger.
-fn is_stopped(pid: u32) -> bool {
-    matches!(profile::stat_field(pid, 0), Some('T' | 't'))
+fn is_there(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks whether the process is there.
+    let answer = unsafe { libc::kill(pid as i32, 0) };
+    answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// The page as one process has it. It stays mapped: another thread may be waiting in it.
@@ -297,8 +306,10 @@ impl Attached {
     pub(super) fn leave(&self, place: &Place) {
         self.slot.open_files.store(0, Release);
         self.slot.marks.store(0, Release);
-        self.slot.pid.store(0, Release);
-        if self.page.attached.fetch_sub(1, AcqRel) == 1 && self.is_at(place) {
+        // Nobody took it for dead, who would have counted it out; the last slot is no one's.
+        let is_shared = std::ptr::eq(self.slot, &self.page.slot[SLOTS - 1]);
+        let is_counted = is_shared || self.slot.pid.swap(0, AcqRel) != 0;
+        if is_counted && self.page.attached.fetch_sub(1, AcqRel) == 1 && self.is_at(place) {
             place.remove();
         }
     }

@@ -42,6 +42,8 @@ pub(super) struct Watch {
     /// What was spent when last looked.
     seen_bytes: u64,
     numbers: u64,
+    /// Marks that outlived their phase: they begin no other.
+    stale_marks: u32,
 }
 
 struct Phase {
@@ -78,7 +80,8 @@ impl Watch {
     pub(super) fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
         let moved = sum.spent_bytes != self.seen_bytes;
         let active = sum.in_flight > 0 || sum.waiting > 0 || moved;
-        if active || sum.marks > 0 {
+        self.stale_marks = self.stale_marks.min(sum.marks);
+        if active || (sum.marks > self.stale_marks && !self.has_rested(now_ns, sum, MOST_GAP_NS)) {
             let began = self.phase.is_none();
             if began {
                 self.begin(now_ns, sum);
@@ -88,10 +91,22 @@ impl Watch {
             }
             return if began { Change::Began } else { Change::None };
         }
-        let Some(phase) = &self.phase else { return Change::None };
-        let idle_ns = now_ns.saturating_sub(sum.last_end_ns.max(phase.began_ns));
+        if self.phase.is_none() {
+            return Change::None;
+        }
+        self.stale_marks = sum.marks;
         let gap_ns = if sum.open_files == 0 { CLOSED_GAP_NS.min(self.gap_ns()) } else { self.gap_ns() };
-        if idle_ns > gap_ns || (self.was_marked(sum)) { self.end(sum) } else { Change::None }
+        if self.has_rested(now_ns, sum, gap_ns) || self.was_marked(sum) {
+            self.end(sum)
+        } else {
+            Change::None
+        }
+    }
+
+    /// Whether the phase under way has done nothing for so long.
+    fn has_rested(&self, now_ns: u64, sum: &Sum, gap_ns: u64) -> bool {
+        let since_ns = self.phase.as_ref().map(|phase| phase.began_ns.max(sum.last_end_ns));
+        since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > gap_ns)
     }
 
     /// The program said that it began this phase, and now that it has ended it.

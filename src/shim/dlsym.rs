@@ -30,7 +30,7 @@ fn resolve() -> *mut c_void {
 ///
 /// # Safety
 /// As for `dlsym`.
-pub(super) unsafe fn real_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+pub(crate) unsafe fn real_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = resolve();
     if real.is_null() {
         return std::ptr::null_mut();

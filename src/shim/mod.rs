@@ -2,7 +2,7 @@
 
 mod around;
 pub(crate) mod caller;
-mod dlsym;
+pub(crate) mod dlsym;
 mod exec;
 pub(crate) mod late;
 mod mpi;

@@ -155,8 +155,6 @@ struct Asynchronous {
     direction: Direction,
     offset: u64,
     start_ticks: u64,
-    /// Of the gate; over when the call is.
-    _pass: Option<gate::Pass>,
 }
 
 static ASYNCHRONOUS: Mutex<Vec<Asynchronous>> = Mutex::new(Vec::new());
@@ -173,7 +171,11 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
     let (fd, offset, bytes) =
         unsafe { ((*control).aio_fildes, (*control).aio_offset, (*control).aio_nbytes as u64) };
     let Some(block) = files::of_fd(Module::Posix, fd) else { return };
-    let pass = gate::is_on().then(|| gate::admit(Thread::current(), block, bytes));
+    if gate::is_on() {
+        // Over at once: when it really ends is not known before the program asks, which may be long after, and the
+        // turn should not last until then.
+        drop(gate::admit(Thread::current(), block, bytes));
+    }
     shield((), || {
         let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());
         let control = control.addr();
@@ -181,7 +183,7 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
         list.retain(|a| a.control != control);
         if list.len() < MOST_ASYNCHRONOUS {
             let offset = offset.max(0) as u64;
-            list.push(Asynchronous { control, block, direction, offset, start_ticks, _pass: pass });
+            list.push(Asynchronous { control, block, direction, offset, start_ticks });
         }
     });
 }

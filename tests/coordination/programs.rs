@@ -21,6 +21,8 @@ const PROGRAMS: &[(Program, &str)] = &[
     (c("descriptors", "tests/programs/descriptors.c", &[]), "all"),
 ];
 
+const HARSH: Program = c("harsh", "tests/programs/harsh.c", &[]);
+
 pub(super) fn list() -> Vec<Scenario> {
     let mut list: Vec<Scenario> = PROGRAMS
         .iter()
@@ -29,6 +31,9 @@ pub(super) fn list() -> Vec<Scenario> {
             scenario(name, move |place| same_at_a_gate(place, program, gate)).only(SYSTEM)
         })
         .collect();
+    list.push(scenario("programs::harsh", |place| harsh(place, "", "elect:", 0)).only(SYSTEM));
+    list.push(scenario("programs::contained", |place| harsh(place, "contained", "elect:", 1)).only(SYSTEM));
+    list.push(scenario("programs::stderr", |place| harsh(place, "stderr", "unix:", 0)).only(SYSTEM));
     list.push(scenario("programs::nodes", nodes).only(SYSTEM));
     list
 }
@@ -62,6 +67,24 @@ fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
     drop(competitor);
     same(&bare, &ran)?;
     ensure(ran.remarks().is_empty(), || format!("Weir printed:\n{}", ran.remarks().join("\n")))?;
+    let profile = profile::only(&ran, 2)?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+}
+
+/// A program that a gate could hurt is not hurt; so many lines tell that it runs by itself.
+fn harsh(place: &Place, kind: &str, coordinator: &str, remarks: usize) -> Verdict {
+    let executable = place.mpi.build(&HARSH)?.into_os_string();
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable, kind.into()]);
+    let bare = job.run("bare")?;
+    if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
+        return Err(Stop::Skip(reason.into()));
+    }
+    let directory = Directory::new()?;
+    let coordinator = format!("{coordinator}{}", directory.path().display());
+    let ran = job.preload([library()]).variable("WEIR_COORDINATOR", coordinator).run("gated")?;
+    same(&bare, &ran)?;
+    let said = ran.remarks();
+    ensure(said.len() == remarks, || format!("Weir printed:\n{}", said.join("\n")))?;
     let profile = profile::only(&ran, 2)?;
     profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
 }

@@ -113,6 +113,8 @@ pub struct Client {
     rejoins: bool,
     /// Since when there is none, for `Open`; `None` once that was said.
     down_since_ns: Option<u64>,
+    /// How to begin a sentence on what the one spoken to says.
+    peer: String,
     /// Why the latest attempt to reach one failed.
     failure: String,
     ready: Vec<(u64, Ready)>,
@@ -141,6 +143,7 @@ impl Client {
             report_ns: 2_000_000,
             rejoins: false,
             down_since_ns: Some(now_ns()),
+            peer: String::new(),
             failure: "there is no coordinator".into(),
             ready: Vec::new(),
             words: Vec::new(),
@@ -155,7 +158,10 @@ impl Client {
         if is_tcp && self.key.is_none() {
             return Err(format!("cannot reach the coordinator at {address}: TCP needs a key"));
         }
-        self.greet(Stream::connect(address).map_err(failed)?).map_err(failed)
+        self.greet(Stream::connect(address).map_err(failed)?).map_err(failed)?;
+        self.failure = format!("the coordinator at {address} does not answer");
+        self.peer = format!("the coordinator at {address}: ");
+        Ok(())
     }
 
     /// As [`Client::connect`], with a connection that there is. A TCP peer has to prove itself first.
@@ -187,11 +193,6 @@ impl Client {
 
     pub fn is_joined(&self) -> bool {
         matches!(self.link, Link::Up { .. })
-    }
-
-    /// Whether there has been a coordinator at any time.
-    pub fn has_joined_before(&self) -> bool {
-        self.rejoins
     }
 
     /// A phase begins. `phase` grows with each; `bytes` if it is known what it will move. Without a
@@ -531,6 +532,7 @@ impl Client {
     }
 
     fn refuse(&mut self, reason: String) {
+        let reason = format!("{}{reason}", self.peer);
         self.hang_up();
         self.down_since_ns = None;
         self.words.push(Word::Refused { reason: reason.clone() });

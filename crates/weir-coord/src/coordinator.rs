@@ -114,10 +114,6 @@ impl Coordinator {
         self.policy
     }
 
-    pub fn pace(&self) -> Pace {
-        self.pace
-    }
-
     /// Whether the peer speaks for a job.
     pub fn is_node(&self, peer: Peer) -> bool {
         self.node(peer).is_some()

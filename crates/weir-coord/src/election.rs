@@ -54,7 +54,6 @@ pub enum Way {
 /// Made and driven by one thread, from which it never departs; it creates none.
 pub struct Member {
     way: Way,
-    host: String,
     client: Client,
     office: Option<Office>,
     poller: Poller,
@@ -88,12 +87,11 @@ impl Member {
             Way::Service { key, .. } => key.clone(),
             Way::Elect { .. } => None,
         };
-        let host = identity.host.clone();
         let client = Client::new(identity, key, waker)?;
         let poller = Poller::new()?;
         poller.add(&client, CLIENT, Interest::READ)?;
         let (office, backoff_ns) = (None, FIRST_BACKOFF_NS);
-        Ok(Member { way, host, client, office, poller, retry_ns: 0, backoff_ns, checked_ns: 0 })
+        Ok(Member { way, client, office, poller, retry_ns: 0, backoff_ns, checked_ns: 0 })
     }
 
     /// The phase's messages go through here; see [`Client`].
@@ -218,11 +216,6 @@ impl Member {
         if let Some(office) = self.office.take() {
             self.poller.remove(&office.server);
         }
-    }
-
-    /// The name of this node.
-    pub fn host(&self) -> &str {
-        &self.host
     }
 }
 
