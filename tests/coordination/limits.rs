@@ -1,16 +1,21 @@
 //! Every wait ends; nothing is left behind; elections at the same instant have one winner.
 
 use crate::live::{Directory, Live, SOON, is_alive, signal, until};
-use crate::run::Job;
+use crate::mpi::{Program, c};
+use crate::run::{Job, library};
 use crate::turns::{RANKS, Shape, Turns, USUAL, apart, gate};
-use crate::{Place, SYSTEM, Scenario, Verdict, ensure, scenario};
+use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
+use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Duration;
 use weir_coord::place::Place as Meeting;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("limits::partners", partners).only(SYSTEM),
         scenario("limits::elections", elections).only(SYSTEM),
+        scenario("limits::overlap", overlap).only(SYSTEM),
+        scenario("limits::successor", successor).only(SYSTEM),
         scenario("limits::nothing_stays", nothing_stays).only(SYSTEM),
         scenario("limits::nothing_stays_when_killed", nothing_stays_when_killed).only(SYSTEM),
     ]
@@ -36,8 +41,8 @@ fn partners(place: &Place) -> Verdict {
     ensure(limits > 0, || format!("no wait reached the limit: {}", profiles[0]["coordination"]))
 }
 
-/// As many pairs of real jobs, each of one process, that start at once in a fresh directory.
-const PAIRS: usize = 20;
+/// As many pairs of real jobs with each MPI, each of one process, that start at once in a fresh directory.
+const PAIRS: usize = 50;
 
 fn elections(place: &Place) -> Verdict {
     let shape = Shape { phases: 1, requests: 3, bytes: 512, pause_ms: 1, compute_ms: 0 };
@@ -58,6 +63,50 @@ fn elections(place: &Place) -> Verdict {
         told += apart(&first, &second)?;
     }
     ensure(told >= PAIRS, || format!("only {told} turns could be told apart"))
+}
+
+const OVERLAP: Program = c("overlap", "tests/programs/overlap.c", &[]);
+
+/// A job that computes while its block is written does not keep the others out meanwhile.
+fn overlap(place: &Place) -> Verdict {
+    const COMPUTES: Duration = Duration::from_secs(10);
+    let directory = Directory::new()?;
+    let words = [place.mpi.build(&OVERLAP)?.into_os_string(), COMPUTES.as_secs().to_string().into()];
+    let job = Job::mpi(&place.name, &place.mpi, RANKS, words).preload([library()]);
+    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_POLICY", "exclusive");
+    let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 2, ..USUAL })?;
+    let computing = Live::start(&job, "overlap")?;
+    let since = computing.said_first("COMPUTING")?;
+    let live = other.start()?;
+    let went_in = live.says("IN", since)?.duration_since(since);
+    ensure(went_in < COMPUTES / 2, || format!("the other job went in after {went_in:?}"))?;
+    other.ended_well(&live.end()?)?;
+    let ran = computing.end()?;
+    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile::only(&ran, RANKS)?])
+}
+
+/// Two processes of a job. The one that leads is killed while there is credit, so that the other has nothing to wait for.
+fn successor(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let id = format!("pair-{}-{}", place.name, std::process::id());
+    let make = |name: &str| -> Verdict<Turns> {
+        let job = Turns::new(place, name, &directory.elect(), Shape { phases: 10, ..USUAL })?;
+        Ok(job.launched_by(place, vec![], &directory.elect())?.variable("WEIR_JOB_ID", &id))
+    };
+    let (one, other) = (make("one")?, make("other")?);
+    let leading = one.start()?;
+    leading.said_first("IN")?;
+    let live = other.start()?;
+    live.said_first("IN")?;
+    let leader = |status: Value| status["jobs"][0]["nodes"][0]["pid"].as_i64();
+    let (first, second) = (leading.pids(1)?[0], live.pids(1)?[0]);
+    until("the first leads", SOON, || (leader(directory.status()?)? == i64::from(first)).then_some(()))?;
+    signal(first, libc::SIGKILL);
+    until("the other leads", SOON, || (leader(directory.status()?)? == i64::from(second)).then_some(()))?;
+    one.left_nothing_wrong(&leading.end()?)?;
+    other.ended_well_with(&live.end()?, 1)?;
+    Ok(())
 }
 
 /// The page of a job on this node, if it is there.

@@ -58,14 +58,15 @@ const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Where a user's history is kept: `$XDG_STATE_HOME/weir`, else `$HOME/.local/state/weir`. `None` if the environment
-/// names neither.
+/// names neither, or a home that is not there (`/nonexistent` is a common one): it is not made.
 pub fn default_directory() -> Option<PathBuf> {
     directory_by(|name| std::env::var_os(name))
 }
 
 fn directory_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    let home = || absolute("HOME").filter(|home| home.is_dir());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(home()?.join(".local/state")))?;
     Some(state.join("weir"))
 }
 

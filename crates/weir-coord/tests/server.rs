@@ -242,7 +242,7 @@ fn tcp_needs_the_key() {
     good.granted(1);
     let mut wrong = join(Some(Key::from_text("another key, which is wrong"))).unwrap();
     let said = format!("{}: wrong key", server.address);
-    wrong.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains(&said));
+    wrong.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains(&said)));
     wrong.until("an open gate", |word| matches!(word, Word::Open { .. }));
     assert!(join(None).err().unwrap().contains("TCP needs a key"));
     assert!(query_status(&server.address, Some(&key), Duration::from_secs(5)).unwrap().contains("\"tcp\""));

@@ -161,7 +161,8 @@ fn the_place_is_what_the_environment_says() {
     };
     assert_eq!(place(Some("/s"), Some("/h")), Some("/s/weir".into()));
     for state in [None, Some(""), Some("relative")] {
-        assert_eq!(place(state, Some("/h")), Some("/h/.local/state/weir".into()));
+        assert_eq!(place(state, Some("/tmp")), Some("/tmp/.local/state/weir".into()));
+        assert_eq!(place(state, Some("/no/such/home")), None);
         assert_eq!(place(state, None), None);
     }
 }
