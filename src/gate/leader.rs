@@ -35,7 +35,7 @@ const HELD: Duration = Duration::from_millis(50);
 const BETWEEN: Duration = Duration::from_millis(100);
 /// How long it looks for the answer to a question without a pause: a coordinator on the same machine has answered by
 /// then, and to fall asleep and be woken would take as long again.
-const ANSWER_NS: u64 = 100_000;
+const ANSWER_NS: u64 = 300_000;
 /// How often it looks whether all ranks are alive.
 const ROLL_CALL_NS: u64 = 250_000_000;
 

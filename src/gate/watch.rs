@@ -331,6 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_that_is_forgotten_keeps_nobody_out() {
+        let mut program = Program::new(Some(20 * MS));
+        program.sum.marks = 1;
+        program.write(1000, 10 * MS);
+        program.pass(5000 * MS);
+        assert_eq!(program.changes.len(), 2, "{:?}", program.changes);
+        // I/O makes a phase all the same, and the next mark counts again.
+        program.write(1000, 10 * MS);
+        program.pass(100 * MS);
+        assert_eq!(program.ends().len(), 2);
+        program.sum.marks = 0;
+        program.look();
+        program.sum.marks = 1;
+        program.look();
+        assert_eq!(program.changes.last().map(|(_, change)| *change), Some(Change::Began));
+    }
+
+    #[test]
     fn a_request_that_slipped_in_after_the_end_begins_a_phase() {
         let mut program = Program::new(Some(20 * MS));
         program.write(1000, 10 * MS);
