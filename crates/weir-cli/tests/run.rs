@@ -164,7 +164,7 @@ fn launchers_are_asked_who_they_are_and_told_in_their_own_way() {
     let dir = dir.display();
     let open_mpi = script(&scratch, "mpirun.openmpi", &show("mpirun (Open MPI) 5.0.5"));
     let expected = format!(
-        "|-x LD_PRELOAD={library} -x WEIR_COORDINATOR=elect -x WEIR_DIR={dir} -x WEIR_JOB_ID=1 -n 2 ./app"
+        "{library}|-x LD_PRELOAD={library} -x WEIR_COORDINATOR=elect -x WEIR_DIR={dir} -x WEIR_JOB_ID=1 -n 2 ./app"
     );
     assert_eq!(first_words(&open_mpi), expected);
     let mpich = script(&scratch, "mpiexec", &show("HYDRA build details:"));
