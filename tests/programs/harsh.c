@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum { MOST = 1024, OWN = 24, BYTES = 8192, CALLS = 10 };
-static __thread char large[1012 << 10];
+static __thread volatile char large[1000 << 10];
 static int rank;
 
 static int refuse_own_descriptors(void)
