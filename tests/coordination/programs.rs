@@ -3,7 +3,7 @@
 use crate::live::{Directory, Live};
 use crate::mpi::{Program, c};
 use crate::nodes::Nodes;
-use crate::run::{Job, library, same};
+use crate::run::{Job, Ran, library, same};
 use crate::turns::{Shape, Turns, USUAL, apart};
 use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, profile, scenario};
 
@@ -47,15 +47,21 @@ fn competitor(place: &Place, coordinator: &str) -> Verdict<(Live, Turns)> {
     Ok((live, job))
 }
 
-fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
-    let executable = place.mpi.build(program)?;
-    // UCX may overwrite `mmap` in the whole process; nobody else sees it then.
-    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("UCX_MEM_EVENTS", "no");
+/// What the program does by itself, if it can do that here.
+fn without_weir(job: &Job) -> Verdict<Ran> {
     let bare = job.run("bare")?;
     if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
         return Err(Stop::Skip(reason.into()));
     }
     ensure(bare.code == 0, || format!("fails without Weir\n{}{}", bare.stdout, bare.stderr))?;
+    Ok(bare)
+}
+
+fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
+    let executable = place.mpi.build(program)?;
+    // UCX may overwrite `mmap` in the whole process; nobody else sees it then.
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("UCX_MEM_EVENTS", "no");
+    let bare = without_weir(&job)?;
     let directory = Directory::new()?;
     let competitor = competitor(place, &directory.elect())?;
     let job = job
@@ -75,10 +81,7 @@ fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
 fn harsh(place: &Place, kind: &str, coordinator: &str, remarks: usize) -> Verdict {
     let executable = place.mpi.build(&HARSH)?.into_os_string();
     let job = Job::mpi(&place.name, &place.mpi, 2, [executable, kind.into()]);
-    let bare = job.run("bare")?;
-    if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
-        return Err(Stop::Skip(reason.into()));
-    }
+    let bare = without_weir(&job)?;
     let directory = Directory::new()?;
     let coordinator = format!("{coordinator}{}", directory.path().display());
     let ran = job.preload([library()]).variable("WEIR_COORDINATOR", coordinator).run("gated")?;
