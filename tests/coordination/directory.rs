@@ -69,14 +69,11 @@ fn cannot_meet(place: &Place, options: &str) -> Verdict {
 
 fn runs_alone(place: &Place, directory: &Directory) -> Verdict {
     let job = Turns::new(place, "job", &directory.elect(), Shape { phases: 2, ..USUAL })?;
-    let ran = job.start()?.end()?;
-    let profile = job.ended_well(&ran)?;
-    let remarks = ran.remarks();
     let path = directory.path().display().to_string();
-    let named = |line: &str| line.contains(&path);
-    ensure(remarks.len() == 1 && named(remarks[0]), || format!("Weir said: {remarks:?}"))?;
+    let profile = job.says_one_line(&path)?;
     let at_gate = &profile["coordination"];
-    let said = gate(&profile, "opens") > 0 && at_gate["note"].as_str().is_some_and(named);
+    let said =
+        gate(&profile, "opens") > 0 && at_gate["note"].as_str().is_some_and(|note| note.contains(&path));
     ensure(said && at_gate["policy"].is_null(), || format!("the profile says {at_gate}"))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::live::Directory;
 use crate::turns::{Shape, Turns, USUAL};
-use crate::{Place, SYSTEM, Scenario, Verdict, ensure, scenario};
+use crate::{Place, SYSTEM, Scenario, Verdict, scenario};
 
 /// Variable, value, and what the line must name.
 const WRONG: &[(&str, &str, &str)] = &[
@@ -27,16 +27,10 @@ const SHORT: Shape = Shape { phases: 1, requests: 5, compute_ms: 0, ..USUAL };
 fn wrong(place: &Place) -> Verdict {
     for (variable, value, named) in WRONG {
         let directory = Directory::new()?;
-        one_line(Turns::new(place, "job", &directory.elect(), SHORT)?.variable(variable, value), named)?;
+        let job = Turns::new(place, "job", &directory.elect(), SHORT)?.variable(variable, value);
+        job.says_one_line(named)?;
     }
     Ok(())
-}
-
-fn one_line(job: Turns, named: &str) -> Verdict {
-    let ran = job.start()?.end()?;
-    job.ended_well(&ran)?;
-    let remarks = ran.remarks();
-    ensure(remarks.len() == 1 && remarks[0].contains(named), || format!("{named}: Weir said {remarks:?}"))
 }
 
 /// A key that is not there, or that others may read.
@@ -45,7 +39,9 @@ fn key(place: &Place) -> Verdict {
     let open = directory.path().join("open");
     std::fs::write(&open, "0123456789abcdef0123456789abcdef")?;
     let make = || Turns::new(place, "job", "tcp://127.0.0.1:9", SHORT);
-    one_line(make()?.variable("WEIR_KEY", "/nonexistent/key"), "/nonexistent/key")?;
-    one_line(make()?.variable("WEIR_KEY", &open.display().to_string()), "only its owner may read it")?;
-    one_line(make()?, "TCP needs a key")
+    make()?.variable("WEIR_KEY", "/nonexistent/key").says_one_line("/nonexistent/key")?;
+    let open = open.display().to_string();
+    make()?.variable("WEIR_KEY", &open).says_one_line("only its owner may read it")?;
+    make()?.says_one_line("TCP needs a key")?;
+    Ok(())
 }

@@ -62,10 +62,7 @@ impl Seclusion {
     /// A job says in one line what is wrong, and with which path, and runs by itself.
     fn runs_alone(&self, place: &Place, path: &str) -> Verdict {
         let job = self.job(place, "job", Shape { phases: 2, ..USUAL })?;
-        let ran = job.start()?.end()?;
-        let profile = job.ended_well(&ran)?;
-        let remarks = ran.remarks();
-        ensure(remarks.len() == 1 && remarks[0].contains(path), || format!("Weir said: {remarks:?}"))?;
+        let profile = job.says_one_line(path)?;
         ensure(gate(&profile, "opens") > 0, || format!("the profile says {}", profile["coordination"]))
     }
 }

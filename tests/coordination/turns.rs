@@ -110,6 +110,16 @@ impl Turns {
         Ok(profile)
     }
 
+    /// Runs it: it ends well, and Weir says one line, which names this.
+    pub(crate) fn says_one_line(&self, named: &str) -> Verdict<Value> {
+        let ran = self.start()?.end()?;
+        let profile = self.ended_well(&ran)?;
+        let remarks = ran.remarks();
+        let is_it = remarks.len() == 1 && remarks[0].contains(named);
+        ensure(is_it, || format!("{named}: Weir said {remarks:?}"))?;
+        Ok(profile)
+    }
+
     /// It was killed: what is there is right.
     pub(crate) fn left_nothing_wrong(&self, ran: &Ran) -> Verdict {
         ensure(ran.code != 0, || format!("{} was to be killed:\n{}", self.name, ran.stdout))?;
