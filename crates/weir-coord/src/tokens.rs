@@ -36,6 +36,10 @@ pub const IDLE_NS: u64 = 10_000_000;
 /// When nothing has been inside for this long while somebody waits, whoever holds the others back is not waited for.
 const STALL_NS: u64 = 5_000_000;
 
+/// Who was given credit while it waited is taken to use it, though it may not have said so yet: where processors are short a
+/// report takes its time.
+const ON_ITS_WAY_NS: u64 = 50_000_000;
+
 /// The lead while nothing is known of the storage, and the least lead there is.
 const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
 const LEAST_LEAD_BYTES: f64 = (64 << 10) as f64;
@@ -74,6 +78,8 @@ struct Account {
     busy: bool,
     active_ns: u64,
     credit_bytes: u64,
+    /// When it was last told of its credit.
+    told_ns: u64,
 }
 
 impl Tokens {
@@ -94,6 +100,7 @@ impl Tokens {
             busy: true,
             active_ns: now_ns,
             credit_bytes: progress.spent_bytes.saturating_add(allowed_bytes),
+            told_ns: now_ns,
         };
         self.accounts.insert(job, account);
         self.fades_ns = self.fades_ns.or(Some(now_ns + IDLE_NS));
@@ -209,8 +216,14 @@ impl Tokens {
         self.contested = busy > 1;
         let waits = |account: &Account| account.busy && account.progress.is_waiting();
         let limited = busy > 1 && self.accounts.values().any(waits);
+        let was_known = self.meter.is_known();
         if let Some(free_bytes) = self.meter.look(now_ns, busy > 1, limited) {
             self.give(free_bytes);
+        }
+        if self.meter.is_known() && !was_known {
+            // What the first lead let through was a guess, and is owed to nobody.
+            let virtual_bytes = self.virtual_bytes;
+            self.accounts.values_mut().for_each(|account| account.tag_bytes = virtual_bytes);
         }
         let lead_bytes = if busy > 1 { self.meter.lead_bytes() / share_sum } else { f64::INFINITY };
         // Who is idle hears when it is busy again: a report is enough, and nothing is lost meanwhile.
@@ -223,6 +236,7 @@ impl Tokens {
             let credit_bytes = account.progress.spent_bytes.saturating_add(allowed_bytes as u64);
             if account.is_news(credit_bytes, lead_bytes * share) {
                 account.credit_bytes = credit_bytes;
+                account.told_ns = now_ns;
                 tell(job, credit_bytes);
             }
         }
@@ -257,7 +271,7 @@ impl Tokens {
     /// The storage must not be idle while somebody waits: then time moves on to the first of those who do, and who
     /// had its chance loses its claim.
     fn end_stall(&mut self, now_ns: u64) {
-        let inside = self.accounts.values().any(|account| account.progress.is_inside());
+        let inside = self.accounts.values().any(|account| account.is_served(now_ns));
         let waiting = self.accounts.values().filter(|account| account.busy && account.progress.is_waiting());
         let lowest_bytes = waiting.map(|account| account.tag_bytes).fold(f64::INFINITY, f64::min);
         if inside || lowest_bytes.is_infinite() {
@@ -308,6 +322,13 @@ impl Account {
     /// Who is idle or need not pay falls behind without a claim to catch up.
     fn tag_now(&self, virtual_bytes: f64) -> f64 {
         if self.busy && self.free_bytes == 0.0 { self.tag_bytes } else { self.tag_bytes.max(virtual_bytes) }
+    }
+
+    /// A request of its is inside, or must be by now.
+    fn is_served(&self, now_ns: u64) -> bool {
+        let has_credit = self.credit_bytes > self.progress.spent_bytes;
+        let is_on_its_way = has_credit && self.progress.is_waiting() && now_ns < self.told_ns + ON_ITS_WAY_NS;
+        self.progress.is_inside() || is_on_its_way
     }
 
     /// Whether the job should hear of the credit: it waits for it, or it has less than half of its lead
@@ -406,6 +427,11 @@ impl Meter {
         self.best_rate = self.best_rate.max(self.rate);
         let missing_rate = 0.9 * self.best_rate - (self.rate - free_rate).max(0.0);
         if self.limited && missing_rate > MISSING * self.best_rate { missing_rate } else { 0.0 }
+    }
+
+    /// Anything at all of what the storage does.
+    fn is_known(&self) -> bool {
+        self.best_rate > 0.0 || self.guess > 0.0
     }
 
     /// Contention may make the storage slower: then its rate now says more than what it was able to do.

@@ -374,3 +374,46 @@ fn the_storage_is_not_idle_while_somebody_waits() {
     let used = all as f64 / (60e6 * 8.0);
     assert!(used > 0.9, "used {used:.3}");
 }
+
+/// Where many jobs share few processors, reports come late: who was let in is inside, though it has not said so yet.
+#[test]
+fn a_late_report_is_not_taken_for_an_idle_storage() {
+    let (behind, let_in) = (JobId(0), JobId(1));
+    let at = |bytes: u64, waiting_bytes: u64| Progress {
+        done_bytes: bytes,
+        spent_bytes: bytes,
+        wanted_bytes: bytes + waiting_bytes,
+    };
+    let mut tokens = Tokens::default();
+    for job in [behind, let_in] {
+        tokens.enter(0, job, 0.5, Progress::default());
+    }
+    tokens.report(0, behind, at(1 << 20, 0));
+    tokens.report(0, let_in, at(2 << 20, 1 << 20));
+    tokens.settle(0, |_, _| {});
+    assert!(tokens.credit_bytes(let_in) > 2 << 20);
+    let tag_bytes = |tokens: &Tokens| tokens.accounts[&behind].tag_bytes;
+    let before = tag_bytes(&tokens);
+    tokens.settle(STALL_NS, |_, _| {});
+    tokens.settle(2 * STALL_NS - 1, |_, _| {});
+    assert_eq!(tag_bytes(&tokens), before);
+}
+
+/// What the lead for a storage of unknown speed let through is not held against anybody later.
+#[test]
+fn what_was_spent_before_the_storage_was_known_is_owed_to_nobody() {
+    let mut tokens = Tokens::default();
+    for (job, share) in [(0, 0.99), (1, 0.01)] {
+        tokens.enter(0, JobId(job), share, Progress::default());
+    }
+    let waiting = |bytes| Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes + 4096 };
+    let settle_at = |tokens: &mut Tokens, now_ns| {
+        for (job, bytes) in [(0, now_ns / 1000), (1, 45_056)] {
+            tokens.report(now_ns, JobId(job), waiting(bytes));
+        }
+        tokens.settle(now_ns, |_, _| {});
+    };
+    settle_at(&mut tokens, 0);
+    settle_at(&mut tokens, GUESS_NS);
+    assert!(tokens.credit_bytes(JobId(1)) > 45_056, "{}", tokens.credit_bytes(JobId(1)));
+}
