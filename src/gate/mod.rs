@@ -186,6 +186,7 @@ fn join() -> Option<&'static Presence> {
         Err(reason) => {
             HELD_BACK.store(NOTHING, Release);
             note(|counts| &counts.opens, 1);
+            keep_reason(&reason);
             if identity.rank == 0 {
                 say_alone(&reason);
             }
@@ -347,11 +348,16 @@ static SAID: AtomicBool = AtomicBool::new(false);
 
 /// Keeps for the profile why there is no coordination, and says it.
 fn explain(page: &page::Page, reason: &str) {
-    measure::with_header(|header| header.gate_note.set(reason));
+    keep_reason(reason);
     if !SAID.swap(true, Relaxed) {
         *UNSAID.lock().unwrap_or_else(|e| e.into_inner()) = Some(reason.into());
     }
     speak_up(page);
+}
+
+/// For the profile.
+fn keep_reason(reason: &str) {
+    measure::with_header(|header| header.gate_note.set(reason));
 }
 
 /// Says what is to be said, on the node of rank 0, which may come later than the reason.

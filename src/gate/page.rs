@@ -139,8 +139,9 @@ impl Page {
         if credit.bytes.swap(bytes, AcqRel) == bytes {
             return;
         }
-        credit.news.fetch_add(1, AcqRel);
-        if credit.sleepers.load(Acquire) > 0 {
+        // In one order with who goes to sleep: either it sees the news, or it is seen.
+        credit.news.fetch_add(1, SeqCst);
+        if credit.sleepers.load(SeqCst) > 0 {
             bell::wake(&credit.news);
         }
     }
@@ -159,7 +160,7 @@ impl Page {
     /// Until the credit is another than when `news` was read, or for some time, or less.
     pub(super) fn sleep(&self, news: u32, limit: Duration) {
         let credit = &self.credit;
-        credit.sleepers.fetch_add(1, AcqRel);
+        credit.sleepers.fetch_add(1, SeqCst);
         bell::sleep(&credit.news, news, limit);
         credit.sleepers.fetch_sub(1, AcqRel);
     }

@@ -16,6 +16,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("service::sigkill", |place| restarted(place, libc::SIGKILL)).only(SYSTEM),
         scenario("service::sigterm", |place| restarted(place, libc::SIGTERM)).only(SYSTEM),
         scenario("service::sigstop", stopped).only(SYSTEM),
+        scenario("service::sighup", reloaded).only(SYSTEM),
         scenario("service::network", network).only(SYSTEM),
     ]
 }
@@ -83,6 +84,30 @@ fn stopped(place: &Place) -> Verdict {
     ensure(went_on < ONE_SECOND, || format!("went on after {went_on:?}"))?;
     until("both jobs are with the service again", SOON, || both_are_known(status(&address, None)))?;
     end_well([one, other], live)
+}
+
+/// The policy changes under two jobs, one of which waits: they go on under the new one, and their profiles name it.
+fn reloaded(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let (path, config) = (directory.path().join("sock"), directory.path().join("weir.conf"));
+    let (address, text) = (Address::Unix(path.clone()), format!("unix:{}", path.display()));
+    std::fs::write(&config, "policy = exclusive\n")?;
+    let service = Service::start(&["--listen", &text, "--config", &config.display().to_string()])?;
+    let one = Turns::new(place, "one", &text, LONG)?;
+    let other = Turns::new(place, "other", &text, LONG)?;
+    let live = [one.start()?, other.start()?];
+    until("one is in I/O, one waits", SOON, || one_waits(status(&address, None)?))?;
+    std::fs::write(&config, "policy = fair\n")?;
+    service.signal(libc::SIGHUP);
+    for (job, live) in [one, other].iter().zip(live) {
+        let profile = job.ended_well(&live.end()?)?;
+        let at_gate = &profile["coordination"];
+        let undisturbed = ["losses", "opens", "limits", "alone"].iter().all(|what| gate(&profile, what) == 0);
+        ensure(undisturbed && at_gate["policy"] == "fair", || {
+            format!("{}: the profile says {at_gate}", job.name)
+        })?;
+    }
+    Ok(())
 }
 
 /// A job on a node of its own has its turn when the node's link goes down: nobody hears of it, its connection stays

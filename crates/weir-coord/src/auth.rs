@@ -31,17 +31,19 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// Reads the key from a file that belongs to this user (or root) and that nobody else can read.
+    /// Reads the key from a file that belongs to this user and that nobody else can read, or from one of root's,
+    /// which may be readable for a group: those who may join at a site.
     pub fn read(path: &Path) -> Result<Key, String> {
         let failed = |error: io::Error| format!("key file {}: {error}", path.display());
         let mut file = File::open(path).map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
-        if about.mode() & 0o077 != 0 {
+        let (forbidden, allowed) = match about.uid() {
+            0 => (0o037, "root and a group may read it (640)"),
+            _ => (0o077, "its owner may read it (600)"),
+        };
+        if about.mode() & forbidden != 0 {
             let mode = about.mode() & 0o7777;
-            return Err(format!(
-                "key file {}: mode {mode:o}, but only its owner may read it (600)",
-                path.display()
-            ));
+            return Err(format!("key file {}: mode {mode:o}, but only {allowed}", path.display()));
         }
         if about.uid() != user() && about.uid() != 0 {
             return Err(format!("key file {}: belongs to another user", path.display()));
@@ -186,8 +188,14 @@ mod tests {
         let path = std::env::temp_dir().join(format!("weir-key-{}", std::process::id()));
         write_private(&path, "0123456789abcdef0123\n").unwrap();
         assert_eq!(Key::read(&path), Ok(Key::from_text("0123456789abcdef0123")));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(Key::read(&path).unwrap_err().contains("mode 640"));
+        let read_as = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Key::read(&path)
+        };
+        assert!(read_as(0o644).unwrap_err().contains("mode 644"));
+        assert!(read_as(0o660).unwrap_err().contains("mode 660"));
+        // A site's: root's, and for a group to read.
+        assert_eq!(read_as(0o640).is_ok(), user() == 0);
         write_private(&path, "short\n").unwrap();
         assert!(Key::read(&path).unwrap_err().contains("16 to 4096 bytes"));
         fs::remove_file(&path).unwrap();

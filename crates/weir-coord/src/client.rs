@@ -91,6 +91,8 @@ enum Link {
         channel: Channel,
         since_ns: u64,
         proof: Option<(Nonce, Nonce)>,
+        /// It need not prove that it has the key, or has done so.
+        is_trusted: bool,
     },
     Up {
         channel: Channel,
@@ -169,7 +171,8 @@ impl Client {
         self.hang_up();
         let is_trusted = !matches!(stream, Stream::Tcp(_));
         self.poller.add(&stream, SOCKET, Interest::READ)?;
-        self.link = Link::Greeting { channel: Channel::new(stream), since_ns: now_ns(), proof: None };
+        let channel = Channel::new(stream);
+        self.link = Link::Greeting { channel, since_ns: now_ns(), proof: None, is_trusted };
         if is_trusted {
             let hello = self.hello();
             self.send(&hello);
@@ -452,9 +455,10 @@ impl Client {
     }
 
     fn check(&mut self, mac: &[u8; 32]) {
-        let Link::Greeting { proof: Some((server, client)), .. } = &self.link else { return };
+        let Link::Greeting { proof: Some((server, client)), is_trusted, .. } = &mut self.link else { return };
         match &self.key {
             Some(key) if key.is_server_mac(server, client, mac) => {
+                *is_trusted = true;
                 let hello = self.hello();
                 self.send(&hello);
             }
@@ -464,15 +468,20 @@ impl Client {
 
     fn joined(&mut self, policy: String) {
         match std::mem::replace(&mut self.link, Link::Down) {
-            Link::Greeting { channel, .. } => self.link = Link::Up { channel },
+            Link::Greeting { channel, is_trusted: true, .. } => self.link = Link::Up { channel },
+            Link::Up { channel } => {
+                // Under another policy from now on; it knows all the rest.
+                self.link = Link::Up { channel };
+                return self.words.push(Word::Joined { policy });
+            }
             other => {
                 self.link = other;
-                return self.lose("it spoke out of turn");
+                return self.refuse("it has not proven that it has the key".into());
             }
         }
+        self.words.push(Word::Joined { policy });
         self.rejoins = true;
         self.down_since_ns = None;
-        self.words.push(Word::Joined { policy });
         if let Some(phase) = &mut self.phase {
             phase.told = phase.progress;
             let Phase { number, bytes, granted, progress, .. } = *phase;

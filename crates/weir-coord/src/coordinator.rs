@@ -204,6 +204,11 @@ impl Coordinator {
     /// Goes on under another policy, which learns anew; who holds a grant is asked first.
     pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
         self.policy = policy;
+        for peer in 0..self.nodes.len() {
+            if self.is_node(peer) {
+                self.welcome(peer);
+            }
+        }
         self.engine = Engine::new(policy.build());
         self.timer_ns = None;
         self.common_share = None;
@@ -285,10 +290,14 @@ impl Coordinator {
         if rejoins && now_ns < self.began_ns + YOUNG_NS && self.gather_until_ns.is_none() {
             self.gather_until_ns = Some(now_ns + GATHER_NS);
         }
+        self.welcome(peer);
+        Ok(())
+    }
+
+    fn welcome(&mut self, peer: Peer) {
         let Pace { lease_ms, beat_ms, report_ms } = self.pace;
         let policy = self.policy.to_string();
         self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy }));
-        Ok(())
     }
 
     fn new_job(

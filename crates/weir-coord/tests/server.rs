@@ -251,6 +251,24 @@ fn tcp_needs_the_key() {
     assert!(query_status(&server.address, None, Duration::from_secs(5)).unwrap_err().contains("wants a key"));
 }
 
+/// Whoever has taken the port of a service without having its key is not believed.
+#[test]
+fn a_service_without_the_key_coordinates_nobody() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let key = Some(Key::from_text("a key that both sides have"));
+    let mut client = Client::new(identity("tcp"), key, Waker::new().unwrap()).unwrap();
+    client.connect(&address).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let mut frame = Vec::new();
+    let policy = "fair".into();
+    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy }.encode(&mut frame);
+    peer.write_all(&frame).unwrap();
+    let mut job = Job { client, heard: Vec::new() };
+    job.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains("not proven")));
+    assert!(!job.heard.iter().any(|word| matches!(word, Word::Joined { .. })), "{:?}", job.heard);
+}
+
 #[test]
 fn strangers_do_not_take_the_places_of_those_with_the_key() {
     let key = Key::from_text("a key that both sides have");
@@ -340,9 +358,10 @@ fn a_policy_is_changed_under_way() {
         server.step(tick).unwrap();
     }
     server.set_policy(PolicyKind::Fair);
-    let answers: Vec<Message> = std::iter::from_fn(|| jobs[1].receive()).take(3).collect();
+    let answers: Vec<Message> = std::iter::from_fn(|| jobs[1].receive()).take(4).collect();
     assert!(matches!(answers[1], Message::Hold { phase: 1, .. }), "{answers:?}");
-    assert!(matches!(answers[2], Message::Grant { phase: 1, share: 0.5, .. }), "{answers:?}");
+    assert!(matches!(&answers[2], Message::Welcome { policy, .. } if policy == "fair"), "{answers:?}");
+    assert!(matches!(answers[3], Message::Grant { phase: 1, share: 0.5, .. }), "{answers:?}");
 }
 
 /// Needs root, to become somebody else.
