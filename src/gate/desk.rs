@@ -117,6 +117,18 @@ impl Desk {
         let _ = self.state.fetch_update(AcqRel, Acquire, next);
     }
 
+    /// Looked at twice, much longer apart than anybody needs: who took the desk, or was answered there, is gone.
+    pub(super) fn clear(&self, last: &mut Option<(u32, u64)>) {
+        let now = (self.state.load(Acquire), self.last_request.load(Relaxed));
+        let is_with_a_rank = matches!(now.0, TAKEN | ANSWERED);
+        if is_with_a_rank && last.replace(now) == Some(now) {
+            let _ = self.state.compare_exchange(now.0, FREE, AcqRel, Relaxed);
+        }
+        if !is_with_a_rank {
+            *last = None;
+        }
+    }
+
     /// The leader passes on what lies on the desk.
     pub(super) fn pass_on(&self, client: &mut Client) {
         let request = self.request.load(Relaxed);
@@ -168,5 +180,32 @@ fn wait_until(until: Instant, mut is_so: impl FnMut() -> bool) -> bool {
             return false;
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_died_at_the_desk_does_not_keep_it() {
+        // SAFETY: zeros are a desk that is free.
+        let desk: Desk = unsafe { std::mem::zeroed() };
+        let mut last = None;
+        for state in [TAKEN, ANSWERED] {
+            desk.state.store(state, Release);
+            desk.clear(&mut last);
+            assert!(!desk.take(Instant::now()), "state {state}");
+            desk.clear(&mut last);
+            assert!(desk.take(Instant::now()), "state {state}");
+            desk.state.store(FREE, Release);
+            desk.clear(&mut last);
+        }
+        // Two who took it one after the other.
+        desk.state.store(TAKEN, Release);
+        desk.clear(&mut last);
+        desk.last_request.fetch_add(1, Relaxed);
+        desk.clear(&mut last);
+        assert!(!desk.take(Instant::now()));
     }
 }

@@ -260,7 +260,7 @@ impl Leader {
     }
 
     fn serve(mut self) {
-        let mut roll_call_ns = 0;
+        let (mut roll_call_ns, mut at_desk) = (0, None);
         loop {
             let rings = self.page.bell.rings();
             if LEAVING.load(Acquire) {
@@ -270,6 +270,7 @@ impl Leader {
             self.page.beat_ns.store(now, Release);
             if now >= roll_call_ns {
                 self.page.call_roll();
+                self.page.desk.clear(&mut at_desk);
                 speak_up(self.page);
                 roll_call_ns = now + ROLL_CALL_NS;
             }
