@@ -2,7 +2,7 @@
 //! that does nothing but wait for its sockets. So a rank that asks makes one system call, and needs no descriptor,
 //! which the program could close.
 
-use super::leader::stack_bytes;
+use super::thread::stack_bytes;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

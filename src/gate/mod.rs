@@ -14,6 +14,7 @@ mod desk;
 pub(crate) mod hints;
 mod leader;
 mod page;
+mod thread;
 mod watch;
 
 use crate::config::{self, Gate};
