@@ -19,7 +19,7 @@
 //! There is one timer: a later [`Action::Timer`] replaces an earlier one, and the host answers it
 //! with [`Event::TimePassed`] at that time (or later; never relied upon to be exact).
 
-use crate::records::{Phase, Records, Whereabouts};
+use crate::records::{Phase, Records, Seat, Whereabouts};
 use crate::sharing::Policy;
 
 pub use crate::records::{History, Job};
@@ -37,8 +37,16 @@ impl JobId {
 /// Job numbers are below this, which bounds the engine's memory.
 pub const MAX_JOBS: u32 = 1 << 20;
 
-/// Time stands still from here on: `u64::MAX` is never, and a deadline that is never must not come.
-const LAST_NS: u64 = u64::MAX - 1;
+/// Time stands still from here on, after 292 years: `u64::MAX` is never, and a deadline that is never must
+/// not come.
+const LAST_NS: u64 = i64::MAX as u64;
+
+/// From one time of the engine's to a later one. As neither is above [`LAST_NS`] the difference may be taken as
+/// signed, which becomes a float in one instruction instead of six.
+#[inline]
+pub(crate) fn elapsed_ns(since_ns: u64, now_ns: u64) -> f64 {
+    (now_ns - since_ns) as i64 as f64
+}
 
 /// What is known of a job when it joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,34 +136,39 @@ impl Desk<'_> {
     /// When the job is not in a phase: policies only ask about those that are.
     #[inline]
     pub fn job(&self, job: JobId) -> Job<'_> {
-        self.records.seated(job, self.seat(job))
+        self.seated(self.seat(job))
     }
 
-    /// A number for the job that is its own while its phase lasts, and small: no higher than the most
+    /// A seat is the job's own while its phase lasts, and its number is small: no higher than the most
     /// jobs that have been in a phase at once. What a policy keeps by seat stays in the cache
-    /// however many jobs there are.
+    /// however many jobs there are; to find the seat of a job takes a look at all else that is known of it.
     ///
     /// # Panics
     /// When the job is not in a phase.
     #[inline]
-    pub(crate) fn seat(&self, job: JobId) -> usize {
+    pub(crate) fn seat(&self, job: JobId) -> Seat {
         match self.records.find(job) {
             Whereabouts::InPhase(seat) => seat,
             elsewhere => panic!("{job:?} is not in a phase but {elsewhere:?}"),
         }
     }
 
-    fn phase(&mut self, job: JobId) -> &mut Phase {
-        let seat = self.seat(job);
-        self.records.phase(seat)
+    /// Who has the seat.
+    #[inline]
+    pub(crate) fn seated(&self, seat: Seat) -> Job<'_> {
+        self.records.seated(seat)
     }
 
     /// Grants the job this share, or changes the share it has.
     pub fn grant(&mut self, job: JobId, share: f64) {
+        self.grant_seated(self.seat(job), share);
+    }
+
+    pub(crate) fn grant_seated(&mut self, seat: Seat, share: f64) {
         debug_assert!(share > 0.0 && share <= 1.0, "share {share}");
         let now_ns = self.now_ns;
-        let phase = self.phase(job);
-        let before = phase.share();
+        let phase = self.records.phase(seat);
+        let (job, before) = (seat.job, phase.share());
         if before == share {
             return;
         }
@@ -166,11 +179,15 @@ impl Desk<'_> {
 
     /// Takes the grant away. A job that has none was already told so.
     pub fn hold(&mut self, job: JobId) {
+        self.hold_seated(self.seat(job));
+    }
+
+    pub(crate) fn hold_seated(&mut self, seat: Seat) {
         let now_ns = self.now_ns;
-        let phase = self.phase(job);
+        let phase = self.records.phase(seat);
         if phase.share() > 0.0 {
             phase.set_share(now_ns, 0.0);
-            self.actions.push(Action::Hold { job });
+            self.actions.push(Action::Hold { job: seat.job });
         }
     }
 
@@ -296,12 +313,12 @@ impl Engine {
     fn ended(&mut self, job: JobId, actions: &mut Vec<Action>) {
         let Some(seat) = self.seat_of(job) else { return };
         self.records.phase(seat).set_share(self.now_ns, 0.0);
-        self.records.remember_phase(job, seat);
-        self.finish_phase(job, seat, actions);
+        self.records.remember_phase(seat);
+        self.finish_phase(seat, actions);
     }
 
     /// The seat of a job that should be in a phase.
-    fn seat_of(&mut self, job: JobId) -> Option<usize> {
+    fn seat_of(&mut self, job: JobId) -> Option<Seat> {
         match self.records.find(job) {
             Whereabouts::Absent => self.ignored.unknown_job += 1,
             Whereabouts::Outside => self.ignored.no_phase += 1,
@@ -311,10 +328,10 @@ impl Engine {
     }
 
     /// The policy hears of the end while the record still shows the phase; then the seat is free.
-    fn finish_phase(&mut self, job: JobId, seat: usize, actions: &mut Vec<Action>) {
+    fn finish_phase(&mut self, seat: Seat, actions: &mut Vec<Action>) {
         let (policy, mut desk) = self.desk(actions);
-        policy.ended(job, &mut desk);
-        self.records.end_phase(job, seat, self.now_ns);
+        policy.ended(seat.job, &mut desk);
+        self.records.end_phase(seat, self.now_ns);
     }
 
     /// A phase cut short says nothing of the job's volumes, so it is not counted among them.
@@ -327,7 +344,7 @@ impl Engine {
             Whereabouts::Outside => {}
             Whereabouts::InPhase(seat) => {
                 self.records.phase(seat).set_share(self.now_ns, 0.0);
-                self.finish_phase(job, seat, actions);
+                self.finish_phase(seat, actions);
             }
         }
         let (policy, mut desk) = self.desk(actions);

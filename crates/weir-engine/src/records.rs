@@ -4,7 +4,7 @@
 //! processor's cache. What is known of a phase under way lies close together with that of other phases, and all
 //! else that is asked of a job is one cache line.
 
-use crate::engine::{JobId, JobInfo};
+use crate::engine::{JobId, JobInfo, elapsed_ns};
 
 /// What the engine knows of one job. Times are the engine's.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct History {
     since_ns: u64,
     /// Time spent outside I/O phases up to the beginning of the latest phase.
     pub compute_ns: u64,
-    /// The job's seat, [`OUTSIDE`] or [`ABSENT`].
+    /// The number of the job's seat, [`OUTSIDE`] or [`ABSENT`].
     seat: u32,
     past_count: u32,
     /// What past phases moved: the mean, and the squared differences from it.
@@ -167,7 +167,7 @@ impl Phase {
     }
 
     pub(crate) fn set_share(&mut self, now_ns: u64, share: f64) {
-        self.io_ns += self.share * (now_ns - self.share_since_ns) as f64;
+        self.io_ns += self.share * elapsed_ns(self.share_since_ns, now_ns);
         self.share_since_ns = now_ns;
         self.share = share;
     }
@@ -183,15 +183,30 @@ pub(crate) enum Whereabouts {
     /// It has not joined, or has left.
     Absent,
     Outside,
-    /// In a phase, with this seat.
-    InPhase(usize),
+    InPhase(Seat),
+}
+
+/// A job in its phase, and a number that is its own until the phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seat {
+    pub(crate) job: JobId,
+    pub(crate) number: u32,
+}
+
+impl Seat {
+    /// Nobody's.
+    pub(crate) const NONE: Seat = Seat { job: JobId(u32::MAX), number: u32::MAX };
+
+    pub(crate) fn index(self) -> usize {
+        self.number as usize
+    }
 }
 
 const ABSENT: u32 = u32::MAX;
 const OUTSIDE: u32 = u32::MAX - 1;
 
-/// All jobs. A job in its phase has a *seat*: a number that is its own until the phase ends and no
-/// higher than the most jobs that have been in a phase at once.
+/// All jobs. Those in their phase have a [`Seat`], whose number is no higher than the most jobs that have been in a
+/// phase at once.
 #[derive(Default)]
 pub(crate) struct Records {
     /// By job.
@@ -208,7 +223,7 @@ impl Records {
         match self.histories.get(job.index()).map_or(ABSENT, |history| history.seat) {
             ABSENT => Whereabouts::Absent,
             OUTSIDE => Whereabouts::Outside,
-            seat => Whereabouts::InPhase(seat as usize),
+            number => Whereabouts::InPhase(Seat { job, number }),
         }
     }
 
@@ -216,15 +231,15 @@ impl Records {
         let phase = match self.find(job) {
             Whereabouts::Absent => return None,
             Whereabouts::Outside => &NO_PHASE,
-            Whereabouts::InPhase(seat) => &self.phases[seat],
+            Whereabouts::InPhase(seat) => &self.phases[seat.index()],
         };
         Some(self.job(job, phase))
     }
 
     /// A job in its phase.
     #[inline]
-    pub(crate) fn seated(&self, job: JobId, seat: usize) -> Job<'_> {
-        self.job(job, &self.phases[seat])
+    pub(crate) fn seated(&self, seat: Seat) -> Job<'_> {
+        self.job(seat.job, &self.phases[seat.index()])
     }
 
     fn job<'a>(&'a self, job: JobId, phase: &'a Phase) -> Job<'a> {
@@ -232,8 +247,8 @@ impl Records {
     }
 
     #[inline]
-    pub(crate) fn phase(&mut self, seat: usize) -> &mut Phase {
-        &mut self.phases[seat]
+    pub(crate) fn phase(&mut self, seat: Seat) -> &mut Phase {
+        &mut self.phases[seat.index()]
     }
 
     /// The job must be absent.
@@ -254,28 +269,28 @@ impl Records {
     }
 
     /// The job must be outside. Answers its seat.
-    pub(crate) fn begin_phase(&mut self, job: JobId, phase: Phase, now_ns: u64) -> usize {
-        let seat = self.free.pop().unwrap_or(self.phases.len() as u32);
-        match self.phases.get_mut(seat as usize) {
+    pub(crate) fn begin_phase(&mut self, job: JobId, phase: Phase, now_ns: u64) -> Seat {
+        let number = self.free.pop().unwrap_or(self.phases.len() as u32);
+        match self.phases.get_mut(number as usize) {
             Some(free) => *free = phase,
             None => self.phases.push(phase),
         }
         let history = &mut self.histories[job.index()];
         history.compute_ns += now_ns - history.since_ns;
         history.since_ns = now_ns;
-        history.seat = seat;
-        seat as usize
+        history.seat = number;
+        Seat { job, number }
     }
 
     /// The phase counts among the past ones.
-    pub(crate) fn remember_phase(&mut self, job: JobId, seat: usize) {
-        self.histories[job.index()].remember(&self.phases[seat]);
+    pub(crate) fn remember_phase(&mut self, seat: Seat) {
+        self.histories[seat.job.index()].remember(&self.phases[seat.index()]);
     }
 
-    pub(crate) fn end_phase(&mut self, job: JobId, seat: usize, now_ns: u64) {
-        let history = &mut self.histories[job.index()];
+    pub(crate) fn end_phase(&mut self, seat: Seat, now_ns: u64) {
+        let history = &mut self.histories[seat.job.index()];
         history.since_ns = now_ns;
         history.seat = OUTSIDE;
-        self.free.push(seat as u32);
+        self.free.push(seat.number);
     }
 }

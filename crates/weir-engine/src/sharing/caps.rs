@@ -5,6 +5,7 @@
 //! taken to be like the others: to serve it alone only to find out would leave unused what it cannot use.
 
 use crate::engine::{Desk, JobId};
+use crate::records::Seat;
 
 /// A learnt cap is this much larger than what was seen, to notice when a job can use more.
 const ROOM: f64 = 1.05;
@@ -57,25 +58,25 @@ impl Caps {
     }
 
     /// As told, or as seen next to the best: of the job, or of all.
-    pub(super) fn of(&self, job: JobId, desk: &Desk) -> f64 {
-        if let Some(cap) = desk.job(job).told_cap() {
+    pub(super) fn of(&self, seat: Seat, desk: &Desk) -> f64 {
+        if let Some(cap) = desk.seated(seat).told_cap() {
             return cap;
         }
         if self.best_bytes_per_ns == 0.0 {
             return 1.0;
         }
-        let own = self.reports[job.index()].alone;
+        let own = self.reports[seat.job.index()].alone;
         let seen = if own.ns >= ENOUGH_NS { own } else { self.alone };
         (ROOM * seen.bytes_per_ns() / self.best_bytes_per_ns).clamp(1e-6, 1.0)
     }
 
     /// Counts what was moved since the last report, if all that time nobody else was served.
-    pub(super) fn learn(&mut self, job: JobId, alone_since_ns: Option<u64>, desk: &Desk) {
-        let entry = desk.job(job);
+    pub(super) fn learn(&mut self, seat: Seat, alone_since_ns: Option<u64>, desk: &Desk) {
+        let entry = desk.seated(seat);
         if entry.told_cap().is_some() {
             return;
         }
-        let reports = &mut self.reports[job.index()];
+        let reports = &mut self.reports[seat.job.index()];
         let since_ns = reports.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
         if alone_since_ns.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
             let ns = (desk.now_ns - since_ns) as f64;
@@ -90,9 +91,9 @@ impl Caps {
         reports.reported_bytes = entry.moved_bytes();
     }
 
-    pub(super) fn phase_ended(&mut self, job: JobId, desk: &Desk) {
-        if desk.job(job).told_cap().is_none() {
-            self.reports[job.index()].reported_bytes = 0;
+    pub(super) fn phase_ended(&mut self, seat: Seat, desk: &Desk) {
+        if desk.seated(seat).told_cap().is_none() {
+            self.reports[seat.job.index()].reported_bytes = 0;
         }
     }
 }

@@ -13,12 +13,12 @@ pub struct Exclusive {
 
 impl Policy for Exclusive {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        self.queue.join(job, desk.seat(job), &mut self.neighbours);
+        self.queue.join(job, desk.seat(job).index(), &mut self.neighbours);
         self.serve_first(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.queue.leave(desk.seat(job), &mut self.neighbours);
+        self.queue.leave(desk.seat(job).index(), &mut self.neighbours);
         self.serve_first(desk);
     }
 }

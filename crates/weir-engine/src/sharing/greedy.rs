@@ -5,7 +5,8 @@
 //! cost `n log n`; here only those who change places are touched.
 
 use super::tournament::{Line, Lowest, Place, Tournament};
-use crate::engine::{Desk, JobId};
+use crate::engine::Desk;
+use crate::records::Seat;
 
 /// Bandwidth in billionths, so that what is handed out sums up exactly.
 const ALL: u64 = 1_000_000_000;
@@ -20,9 +21,9 @@ pub(super) struct Greedy {
     claims: Vec<Claim>,
     served_caps: u64,
     /// The lowest of the served, whose share may be less than its cap.
-    lowest: Option<JobId>,
+    lowest: Option<Seat>,
     /// Those whose share is to be brought up to date when settled.
-    changed: Vec<JobId>,
+    changed: Vec<Seat>,
 }
 
 #[derive(Clone, Copy)]
@@ -40,40 +41,36 @@ enum Standing {
 
 impl Greedy {
     /// The job asks for bandwidth, of which it can use the part it said it could.
-    pub(super) fn enter(&mut self, job: JobId, line: Line, desk: &Desk) {
-        self.enter_with_cap(job, desk.job(job).cap(), line, desk);
+    pub(super) fn enter(&mut self, seat: Seat, line: Line, desk: &Desk) {
+        self.enter_with_cap(seat, desk.seated(seat).cap(), line, desk);
     }
 
     /// The job asks for bandwidth, of which it can use a part `cap`.
-    pub(super) fn enter_with_cap(&mut self, job: JobId, cap: f64, line: Line, desk: &Desk) {
-        let seat = desk.seat(job);
-        if self.claims.len() <= seat {
-            self.claims.resize(seat + 1, Claim { cap: 0, standing: Standing::Gone });
+    pub(super) fn enter_with_cap(&mut self, seat: Seat, cap: f64, line: Line, desk: &Desk) {
+        if self.claims.len() <= seat.index() {
+            self.claims.resize(seat.index() + 1, Claim { cap: 0, standing: Standing::Gone });
         }
-        let place = self.waiting.enter(desk.now_ns, job, line, desk.job(job).arrival());
-        self.claims[seat] = Claim { cap: billionths(cap), standing: Standing::Waiting(place) };
+        let place = self.waiting.enter(desk.now_ns, seat, line, desk.seated(seat).arrival());
+        self.claims[seat.index()] = Claim { cap: billionths(cap), standing: Standing::Waiting(place) };
     }
 
     /// It turns out that a served job can use another part. To be settled in the same step.
-    pub(super) fn change_cap(&mut self, job: JobId, cap: f64, desk: &Desk) {
-        let claim = &mut self.claims[desk.seat(job)];
+    pub(super) fn change_cap(&mut self, seat: Seat, cap: f64) {
+        let claim = &mut self.claims[seat.index()];
         let before = std::mem::replace(&mut claim.cap, billionths(cap));
         self.served_caps = self.served_caps - before + claim.cap;
-        self.changed.push(job);
+        self.changed.push(seat);
     }
 
-    /// The job asks no more; the engine has taken its share away.
-    pub(super) fn leave(&mut self, job: JobId, desk: &Desk) {
-        let claim = &mut self.claims[desk.seat(job)];
+    /// The job asks no more; the engine has taken its share away. To be settled in the same step.
+    pub(super) fn leave(&mut self, seat: Seat, desk: &Desk) {
+        let claim = &mut self.claims[seat.index()];
         match std::mem::replace(&mut claim.standing, Standing::Gone) {
             Standing::Gone => {}
             Standing::Waiting(place) => self.waiting.withdraw(desk.now_ns, place),
             Standing::Served(place) => {
-                self.served.withdraw(desk.now_ns, place);
-                self.served_caps -= claim.cap;
-                if self.lowest == Some(job) {
-                    self.lowest = None;
-                }
+                let cap = claim.cap;
+                self.stop(place, cap, desk);
             }
         }
     }
@@ -82,34 +79,34 @@ impl Greedy {
         self.waiting.first(now_ns).is_some()
     }
 
-    pub(super) fn is_served(&self, job: JobId, desk: &Desk) -> bool {
-        matches!(self.claim(job, desk).standing, Standing::Served(_))
+    pub(super) fn is_served(&self, seat: Seat) -> bool {
+        matches!(self.claim(seat).standing, Standing::Served(_))
     }
 
     /// The job, if it is the only one served.
-    pub(super) fn only_served(&self, desk: &Desk) -> Option<JobId> {
-        self.lowest.filter(|&job| self.claim(job, desk).cap == self.served_caps)
+    pub(super) fn only_served(&self) -> Option<Seat> {
+        self.lowest.filter(|&seat| self.claim(seat).cap == self.served_caps)
     }
 
     /// Another line for a job that is in here.
-    pub(super) fn change(&mut self, job: JobId, line: Line, desk: &Desk) {
-        match self.claim(job, desk).standing {
+    pub(super) fn change(&mut self, seat: Seat, line: Line, desk: &Desk) {
+        match self.claim(seat).standing {
             Standing::Gone => {}
             Standing::Waiting(place) => self.waiting.change(desk.now_ns, place, line),
             Standing::Served(place) => self.served.change(desk.now_ns, place, line),
         }
     }
 
-    fn claim(&self, job: JobId, desk: &Desk) -> Claim {
-        self.claims[desk.seat(job)]
+    fn claim(&self, seat: Seat) -> Claim {
+        self.claims[seat.index()]
     }
 
     /// Brings the grants up to date. `line` gives a job's line as it starts or stops being served.
-    pub(super) fn settle(&mut self, desk: &mut Desk, mut line: impl FnMut(JobId, bool, &Desk) -> Line) {
+    pub(super) fn settle(&mut self, desk: &mut Desk, mut line: impl FnMut(Seat, bool, &Desk) -> Line) {
         let now_ns = desk.now_ns;
         self.trim(desk, &mut line);
         while let Some((best, best_value)) = self.waiting.first(now_ns) {
-            let beats_the_lowest = |(_, lowest_value): (JobId, f64)| best_value > lowest_value;
+            let beats_the_lowest = |(_, lowest_value): (Seat, f64)| best_value > lowest_value;
             let is_next = self.served_caps < ALL || self.served.first(now_ns).is_some_and(beats_the_lowest);
             if !is_next {
                 break;
@@ -117,51 +114,61 @@ impl Greedy {
             self.serve(best, line(best, true, desk), desk);
             self.trim(desk, &mut line);
         }
-        self.share_what_is_left(desk);
+        let lowest = self.served.first(now_ns).map(|(seat, _)| seat);
+        if lowest != self.lowest || !self.changed.is_empty() {
+            self.share_what_is_left(lowest, desk);
+        }
     }
 
-    fn serve(&mut self, job: JobId, line: Line, desk: &Desk) {
-        let claim = &mut self.claims[desk.seat(job)];
+    fn serve(&mut self, seat: Seat, line: Line, desk: &Desk) {
+        let claim = &mut self.claims[seat.index()];
         if let Standing::Waiting(place) = claim.standing {
             self.waiting.withdraw(desk.now_ns, place);
         }
-        let place = self.served.enter(desk.now_ns, job, line, desk.job(job).arrival());
+        let place = self.served.enter(desk.now_ns, seat, line, desk.seated(seat).arrival());
         claim.standing = Standing::Served(place);
         self.served_caps += claim.cap;
-        self.changed.push(job);
+        self.changed.push(seat);
+    }
+
+    /// Somebody is served no more; the lowest may have more from now on.
+    fn stop(&mut self, place: Place, cap: u64, desk: &Desk) {
+        self.served.withdraw(desk.now_ns, place);
+        self.served_caps -= cap;
+        self.changed.extend(self.lowest);
     }
 
     /// Those for whom nothing is left go back to waiting.
-    fn trim(&mut self, desk: &mut Desk, line: &mut impl FnMut(JobId, bool, &Desk) -> Line) {
-        while let Some((lowest, _)) = self.served.first(desk.now_ns) {
-            let claim = &mut self.claims[desk.seat(lowest)];
-            let above = self.served_caps - claim.cap;
-            if above < ALL {
+    fn trim(&mut self, desk: &mut Desk, line: &mut impl FnMut(Seat, bool, &Desk) -> Line) {
+        while self.served_caps > ALL
+            && let Some((lowest, _)) = self.served.first(desk.now_ns)
+        {
+            let Claim { cap, standing } = self.claim(lowest);
+            if self.served_caps - cap < ALL {
                 break;
             }
-            if let Standing::Served(place) = claim.standing {
-                self.served.withdraw(desk.now_ns, place);
+            if let Standing::Served(place) = standing {
+                self.stop(place, cap, desk);
             }
-            self.served_caps = above;
-            let (line, arrival) = (line(lowest, false, desk), desk.job(lowest).arrival());
-            claim.standing = Standing::Waiting(self.waiting.enter(desk.now_ns, lowest, line, arrival));
-            desk.hold(lowest);
+            let (line, arrival) = (line(lowest, false, desk), desk.seated(lowest).arrival());
+            let place = self.waiting.enter(desk.now_ns, lowest, line, arrival);
+            self.claims[lowest.index()].standing = Standing::Waiting(place);
+            desk.hold_seated(lowest);
         }
     }
 
     /// Everybody has its cap, the lowest what is left.
-    fn share_what_is_left(&mut self, desk: &mut Desk) {
-        let lowest = self.served.first(desk.now_ns).map(|(job, _)| job);
+    fn share_what_is_left(&mut self, lowest: Option<Seat>, desk: &mut Desk) {
         self.changed.extend(self.lowest.filter(|_| self.lowest != lowest));
         self.lowest = lowest;
-        if let Some(job) = lowest {
-            let cap = self.claim(job, desk).cap;
+        if let Some(seat) = lowest {
+            let cap = self.claim(seat).cap;
             let above = self.served_caps - cap;
-            desk.grant(job, cap.min(ALL - above) as f64 / ALL as f64);
+            desk.grant_seated(seat, cap.min(ALL - above) as f64 / ALL as f64);
         }
-        while let Some(job) = self.changed.pop() {
-            if self.is_served(job, desk) && lowest != Some(job) {
-                desk.grant(job, self.claim(job, desk).cap as f64 / ALL as f64);
+        while let Some(seat) = self.changed.pop() {
+            if self.is_served(seat) && lowest != Some(seat) {
+                desk.grant_seated(seat, self.claim(seat).cap as f64 / ALL as f64);
             }
         }
     }

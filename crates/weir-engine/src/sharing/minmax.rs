@@ -26,36 +26,37 @@ impl MinMax {
     }
 
     fn settle(&mut self, desk: &mut Desk) {
-        while let Some(job) = self.falls.pop(desk.now_ns) {
-            self.greedy.change(job, below_gamma(desk.job(job)), desk);
+        while let Some(seat) = self.falls.pop(desk.now_ns) {
+            self.greedy.change(seat, below_gamma(desk.seated(seat)), desk);
         }
         let fall_ns = &self.fall_ns;
-        self.greedy.settle(desk, |job, _, desk| {
-            let fallen = fall_ns[desk.seat(job)] <= desk.now_ns;
+        self.greedy.settle(desk, |seat, _, desk| {
+            let fallen = fall_ns[seat.index()] <= desk.now_ns;
             let line = if fallen { below_gamma } else { lost_nodes };
-            line(desk.job(job))
+            line(desk.seated(seat))
         });
     }
 }
 
 impl Policy for MinMax {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        let dilation = dilation(desk.job(job));
+        let seat = desk.seat(job);
+        let dilation = dilation(desk.seated(seat));
         let missing = (1.0 / self.gamma - dilation.at(desk.now_ns)).max(0.0);
         let fall_ns = overtaken_at_ns(desk.now_ns, missing, dilation.slope);
-        let seat = desk.seat(job);
-        if self.fall_ns.len() <= seat {
-            self.fall_ns.resize(seat + 1, u64::MAX);
+        if self.fall_ns.len() <= seat.index() {
+            self.fall_ns.resize(seat.index() + 1, u64::MAX);
         }
-        self.fall_ns[seat] = fall_ns;
-        self.falls.set(job, seat, fall_ns);
-        self.greedy.enter(job, lost_nodes(desk.job(job)), desk);
+        self.fall_ns[seat.index()] = fall_ns;
+        self.falls.set(seat, fall_ns);
+        self.greedy.enter(seat, lost_nodes(desk.seated(seat)), desk);
         self.settle(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.falls.clear(desk.seat(job));
-        self.greedy.leave(job, desk);
+        let seat = desk.seat(job);
+        self.falls.clear(seat);
+        self.greedy.leave(seat, desk);
         self.settle(desk);
     }
 

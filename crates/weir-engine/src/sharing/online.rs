@@ -30,18 +30,19 @@ impl Online {
 
     fn settle(&mut self, desk: &mut Desk) {
         let rank = self.rank;
-        self.greedy.settle(desk, |job, _, desk| rank(desk.job(job)));
+        self.greedy.settle(desk, |seat, _, desk| rank(desk.seated(seat)));
     }
 }
 
 impl Policy for Online {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        self.greedy.enter(job, (self.rank)(desk.job(job)), desk);
+        let seat = desk.seat(job);
+        self.greedy.enter(seat, (self.rank)(desk.seated(seat)), desk);
         self.settle(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.greedy.leave(job, desk);
+        self.greedy.leave(desk.seat(job), desk);
         self.settle(desk);
     }
 

@@ -19,7 +19,8 @@ pub struct Set10 {
 
 impl Policy for Set10 {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        let (seat, queue) = (desk.seat(job), (set_of(desk.job(job).w_iter_ns()) - LOWEST_SET) as usize);
+        let (seat, queue) =
+            (desk.seat(job).index(), (set_of(desk.job(job).w_iter_ns()) - LOWEST_SET) as usize);
         if self.queue_of.len() <= seat {
             self.queue_of.resize(seat + 1, 0);
         }
@@ -32,7 +33,7 @@ impl Policy for Set10 {
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        let seat = desk.seat(job);
+        let seat = desk.seat(job).index();
         if self.queues[self.queue_of[seat]].leave(seat, &mut self.neighbours) {
             self.share(desk);
         }

@@ -6,10 +6,11 @@
 //! (a kinetic tournament): changing one line replays the matches on its path, and moving time on
 //! replays only the matches whose time is up.
 
-use crate::engine::JobId;
+use crate::engine::elapsed_ns;
+use crate::records::Seat;
 
 /// `value + slope × (t − at_ns)`: a priority, slope per nanosecond.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Line {
     pub(super) value: f64,
     pub(super) slope: f64,
@@ -18,7 +19,7 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn at(&self, now_ns: u64) -> f64 {
-        self.value + self.slope * (now_ns - self.at_ns) as f64
+        self.value + self.slope * elapsed_ns(self.at_ns, now_ns)
     }
 
     fn negated(self) -> Line {
@@ -31,7 +32,7 @@ pub(super) type Place = u32;
 
 /// So many play one match: their lines lie side by side, where those of a tree of pairs would each be
 /// somewhere else in memory.
-const GROUP: usize = 4;
+const GROUP: usize = 8;
 
 /// One who plays, in its own place and again wherever it has won. Of two equal values the lower order
 /// wins; then the lower job number.
@@ -41,81 +42,118 @@ struct Player {
     order: u64,
     /// The match it won stands until this time, not included, and so do all those it won before.
     until_ns: u64,
-    job: JobId,
-    place: Place,
+    seat: Seat,
 }
 
 /// Plays where nobody does, and loses against everybody.
 const NOBODY: Player = Player {
-    line: Line { value: f64::NEG_INFINITY, slope: f64::NEG_INFINITY, at_ns: 0 },
+    line: Line { value: f64::NEG_INFINITY, slope: 0.0, at_ns: 0 },
     order: u64::MAX,
     until_ns: u64::MAX,
-    job: JobId(u32::MAX),
-    place: Place::MAX,
+    seat: Seat::NONE,
 };
 
-/// Three cache lines.
+/// Six cache lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Group([Player; GROUP]);
 
-const _: () = assert!(size_of::<Group>() == 3 * 64);
+const _: () = assert!(size_of::<Group>() == 6 * 64);
+
+/// So many groups may wait to be played again.
+const MOST_STALE: usize = 8;
 
 /// The tree has as many places as jobs have ever been in at once: it is as deep as the jobs in it are
 /// many, not as all jobs are.
+///
+/// Most who come and go never lead. Who comes plays against the champion alone, and the tree is brought up to
+/// date when it is asked for another one.
 pub(super) struct Tournament {
     /// The lowest level has everybody, each further one the winners of the groups below it, and the last
     /// one a single group.
     levels: Vec<Vec<Group>>,
+    /// Leads until its `until_ns`; who leads from then on is to be found out.
     champion: Player,
     places: Place,
     free: Vec<Place>,
-    /// Whose matches are yet to be replayed: often somebody else enters there at once.
-    vacated: Option<Place>,
+    /// Groups of the lowest level in which somebody came, changed or went since they were played.
+    stale: Vec<usize>,
 }
 
 impl Default for Tournament {
     fn default() -> Self {
-        Tournament { levels: Vec::new(), champion: NOBODY, places: 0, free: Vec::new(), vacated: None }
+        Tournament { levels: Vec::new(), champion: NOBODY, places: 0, free: Vec::new(), stale: Vec::new() }
     }
 }
 
 impl Tournament {
-    pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) -> Place {
+    pub(super) fn enter(&mut self, now_ns: u64, seat: Seat, line: Line, order: u64) -> Place {
         let place = self.free.pop().unwrap_or_else(|| self.add_place());
-        if self.vacated == Some(place) {
-            self.vacated = None;
-        }
-        *self.player(place) = Player { line, order, until_ns: u64::MAX, job, place };
-        self.replay(now_ns, place);
+        let player = Player { line, order, until_ns: u64::MAX, seat };
+        *self.player(now_ns, place) = player;
+        self.challenge(now_ns, &player);
         place
     }
 
     /// Another line for the one who plays there.
     pub(super) fn change(&mut self, now_ns: u64, place: Place, line: Line) {
-        self.player(place).line = line;
-        self.replay(now_ns, place);
+        let player = self.player(now_ns, place);
+        player.line = line;
+        let player = *player;
+        self.dethrone(player.seat);
+        self.challenge(now_ns, &player);
     }
 
     pub(super) fn withdraw(&mut self, now_ns: u64, place: Place) {
-        self.catch_up(now_ns);
-        *self.player(place) = NOBODY;
+        let gone = std::mem::replace(self.player(now_ns, place), NOBODY);
+        self.dethrone(gone.seat);
         self.free.push(place);
-        self.vacated = Some(place);
     }
 
     /// Who leads at this time, and with what value.
-    pub(super) fn first(&mut self, now_ns: u64) -> Option<(JobId, f64)> {
-        self.catch_up(now_ns);
+    pub(super) fn first(&mut self, now_ns: u64) -> Option<(Seat, f64)> {
         if self.champion.until_ns <= now_ns {
+            self.catch_up(now_ns);
             self.champion = self.play(self.levels.len() - 1, 0, now_ns);
         }
-        let Player { line, job, place, .. } = &self.champion;
-        (*place != NOBODY.place).then(|| (*job, line.at(now_ns)))
+        let Player { line, seat, .. } = &self.champion;
+        (*seat != NOBODY.seat).then(|| (*seat, line.at(now_ns)))
     }
 
-    fn player(&mut self, place: Place) -> &mut Player {
-        &mut self.levels[0][place as usize / GROUP].0[place as usize % GROUP]
+    /// Who plays there, to be changed.
+    #[inline]
+    fn player(&mut self, now_ns: u64, place: Place) -> &mut Player {
+        let group = place as usize / GROUP;
+        if self.levels.len() > 1 && !self.stale.contains(&group) {
+            if self.stale.len() == MOST_STALE {
+                self.catch_up(now_ns);
+            }
+            self.stale.push(group);
+        }
+        &mut self.levels[0][group].0[place as usize % GROUP]
+    }
+
+    /// If this was the champion, it is no more.
+    fn dethrone(&mut self, seat: Seat) {
+        if self.champion.seat == seat {
+            self.champion.until_ns = 0;
+        }
+    }
+
+    /// All others are below the champion as long as it stands, so only the two are to be compared.
+    fn challenge(&mut self, now_ns: u64, player: &Player) {
+        if self.champion.until_ns <= now_ns {
+            return;
+        }
+        let lead = self.champion.line.at(now_ns) - player.line.at(now_ns);
+        let climb = player.line.slope - self.champion.line.slope;
+        let wins = lead < 0.0 || lead == 0.0 && player.comes_before(&self.champion);
+        let passed_ns = overtaken_at_ns(now_ns, lead.abs(), if wins { -climb } else { climb });
+        let until_ns = self.champion.until_ns.min(passed_ns);
+        if wins {
+            self.champion = *player;
+        }
+        self.champion.until_ns = until_ns;
     }
 
     fn add_place(&mut self) -> Place {
@@ -131,52 +169,46 @@ impl Tournament {
         }
         if index > 0 || self.levels.is_empty() {
             let mut top = Group([NOBODY; GROUP]);
-            top.0[0] = self.champion;
+            if index > 0 {
+                // To be played when it is looked at.
+                top.0[0].until_ns = 0;
+            }
             self.levels.push(vec![top]);
         }
         place
     }
 
+    /// Plays the matches of the stale groups again, but for the last one, which makes the champion.
     fn catch_up(&mut self, now_ns: u64) {
-        if let Some(place) = self.vacated.take() {
-            self.replay(now_ns, place);
+        while let Some(group) = self.stale.pop() {
+            self.replay(now_ns, group);
         }
     }
 
-    /// Replays the matches of a place, up to the first that neither was nor is won by who plays there:
-    /// nothing changes for those above, but for when to look at them again.
-    fn replay(&mut self, now_ns: u64, place: Place) {
-        self.catch_up(now_ns);
-        let mut index = place as usize;
-        for level in 0..self.levels.len() {
-            index /= GROUP;
-            let winner = self.play(level, index, now_ns);
-            let won = self.won(level, index);
-            let before = won.place;
+    /// Replays the matches above a group, up to the first that has the same winner as before: nothing changes
+    /// for those above, but for when to look at them again.
+    fn replay(&mut self, now_ns: u64, mut group: usize) {
+        for level in 1..self.levels.len() {
+            let winner = self.play(level - 1, group, now_ns);
+            let won = &mut self.levels[level][group / GROUP].0[group % GROUP];
+            let stays = won.is_same(&winner);
             *won = winner;
-            if before == winner.place && winner.place != place {
-                return self.look_by(winner.until_ns, level + 1, index);
+            group /= GROUP;
+            if stays {
+                return self.look_by(winner.until_ns, level + 1, group);
             }
-        }
-    }
-
-    /// Where the winner of a group is noted.
-    fn won(&mut self, level: usize, group: usize) -> &mut Player {
-        match self.levels.get_mut(level + 1) {
-            Some(above) => &mut above[group / GROUP].0[group % GROUP],
-            None => &mut self.champion,
         }
     }
 
     /// No match from this level on, above this group, stands for longer. A look too early does no harm.
     fn look_by(&mut self, until_ns: u64, level: usize, mut group: usize) {
         for level in level..self.levels.len() {
-            group /= GROUP;
-            let won = self.won(level, group);
+            let won = &mut self.levels[level][group / GROUP].0[group % GROUP];
             if won.until_ns <= until_ns {
                 return;
             }
             won.until_ns = until_ns;
+            group /= GROUP;
         }
     }
 
@@ -200,6 +232,18 @@ impl Tournament {
     }
 }
 
+impl Player {
+    /// Of two who are equal.
+    fn comes_before(&self, other: &Player) -> bool {
+        (self.order, self.seat) < (other.order, other.seat)
+    }
+
+    /// Whether it is the same one on the same line.
+    fn is_same(&self, other: &Player) -> bool {
+        self.seat == other.seat && self.order == other.order && self.line == other.line
+    }
+}
+
 /// Written without branches where it can be: who wins cannot be foreseen, least of all by a processor.
 impl Group {
     fn until_ns(&self) -> u64 {
@@ -207,12 +251,7 @@ impl Group {
     }
 
     fn winner(&self, now_ns: u64) -> Player {
-        if self.0.iter().all(|player| player.place == NOBODY.place) {
-            return NOBODY;
-        }
-        let values = self.0.each_ref().map(|player| {
-            if player.place == NOBODY.place { f64::NEG_INFINITY } else { player.line.at(now_ns) }
-        });
+        let values = self.0.each_ref().map(|player| player.line.at(now_ns));
         let best = self.best(values);
         let (winner, value) = (&self.0[best], values[best]);
         let mut stands_ns = f64::INFINITY;
@@ -227,13 +266,12 @@ impl Group {
 
     fn best(&self, values: [f64; GROUP]) -> usize {
         let highest = values.into_iter().fold(f64::NEG_INFINITY, higher);
-        let ties = values.map(|value| u32::from(value == highest));
-        let ties = ties[0] | ties[1] << 1 | ties[2] << 2 | ties[3] << 3;
+        let ties = values.iter().rev().fold(0u32, |ties, &value| ties << 1 | u32::from(value == highest));
         if ties.is_power_of_two() {
             return ties.trailing_zeros() as usize % GROUP;
         }
         let tied = (0..GROUP).filter(|member| ties & (1 << member) != 0);
-        tied.min_by_key(|&member| (self.0[member].order, self.0[member].job)).unwrap_or(0)
+        tied.min_by_key(|&member| (self.0[member].order, self.0[member].seat)).unwrap_or(0)
     }
 }
 
@@ -258,8 +296,8 @@ fn passed_at_ns(now_ns: u64, wait_ns: f64) -> u64 {
 pub(super) struct Lowest(Tournament);
 
 impl Lowest {
-    pub(super) fn enter(&mut self, now_ns: u64, job: JobId, line: Line, order: u64) -> Place {
-        self.0.enter(now_ns, job, line.negated(), u64::MAX - order)
+    pub(super) fn enter(&mut self, now_ns: u64, seat: Seat, line: Line, order: u64) -> Place {
+        self.0.enter(now_ns, seat, line.negated(), u64::MAX - order)
     }
 
     pub(super) fn change(&mut self, now_ns: u64, place: Place, line: Line) {
@@ -270,14 +308,15 @@ impl Lowest {
         self.0.withdraw(now_ns, place);
     }
 
-    pub(super) fn first(&mut self, now_ns: u64) -> Option<(JobId, f64)> {
-        self.0.first(now_ns).map(|(job, value)| (job, -value))
+    pub(super) fn first(&mut self, now_ns: u64) -> Option<(Seat, f64)> {
+        self.0.first(now_ns).map(|(seat, value)| (seat, -value))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::JobId;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
     use std::collections::BTreeMap;
@@ -289,33 +328,34 @@ mod tests {
         for seed in 0..20 {
             let mut random = Pcg64::seed_from_u64(seed);
             let (mut tournament, mut now_ns) = (Tournament::default(), 0);
-            let mut all: BTreeMap<JobId, (Place, Line, u64)> = BTreeMap::new();
+            let mut all: BTreeMap<Seat, (Place, Line, u64)> = BTreeMap::new();
             for order in 0..2000 {
                 now_ns += random.random_range(0..1000);
-                let job = JobId(random.random_range(0..50));
+                let number = random.random_range(0..50);
+                let seat = Seat { job: JobId(number), number };
                 if random.random_range(0..3) == 0 {
-                    if let Some((place, ..)) = all.remove(&job) {
+                    if let Some((place, ..)) = all.remove(&seat) {
                         tournament.withdraw(now_ns, place);
                     }
                 } else {
                     let value = f64::from(random.random_range(0..1000));
                     let slope = f64::from(random.random_range(0..8)) / 8.0;
                     let line = Line { value, slope, at_ns: now_ns };
-                    let (place, _, order) = match all.get(&job) {
+                    let (place, _, order) = match all.get(&seat) {
                         Some(&entry) => entry,
-                        None => (tournament.enter(now_ns, job, line, order), line, order),
+                        None => (tournament.enter(now_ns, seat, line, order), line, order),
                     };
                     tournament.change(now_ns, place, line);
-                    all.insert(job, (place, line, order));
+                    all.insert(seat, (place, line, order));
                 }
                 if random.random_range(0..2) == 0 {
                     continue;
                 }
-                let value = |job: &JobId| all[job].1.at(now_ns);
+                let value = |seat: &Seat| all[seat].1.at(now_ns);
                 let first = all.keys().copied().max_by(|a, b| {
                     value(a).total_cmp(&value(b)).then(all[b].2.cmp(&all[a].2)).then(b.cmp(a))
                 });
-                assert_eq!(tournament.first(now_ns), first.map(|job| (job, value(&job))), "seed {seed}");
+                assert_eq!(tournament.first(now_ns), first.map(|seat| (seat, value(&seat))), "seed {seed}");
             }
         }
     }

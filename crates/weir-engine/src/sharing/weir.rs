@@ -33,7 +33,8 @@ use super::caps::Caps;
 use super::deadlines::Deadlines;
 use super::greedy::Greedy;
 use super::tournament::{Line, overtaken_at_ns};
-use crate::engine::{Desk, Job, JobId};
+use crate::engine::{Desk, Job, JobId, elapsed_ns};
+use crate::records::Seat;
 
 #[derive(Default)]
 pub struct Weir {
@@ -42,7 +43,7 @@ pub struct Weir {
     caps: Caps,
     timer_ns: Option<u64>,
     /// Who alone is served, and since when.
-    alone: Option<(JobId, u64)>,
+    alone: Option<(Seat, u64)>,
 }
 
 /// A job is taken to have run this long without a stall before it joined: one that begins with I/O
@@ -75,9 +76,10 @@ impl Policy for Weir {
     }
 
     fn began(&mut self, job: JobId, desk: &mut Desk) {
-        self.ledger.phase_began(job, desk);
-        let line = self.ledger.line(job, false, desk);
-        self.greedy.enter_with_cap(job, self.caps.of(job, desk), line, desk);
+        let seat = desk.seat(job);
+        self.ledger.phase_began(seat, desk);
+        let line = self.ledger.line(seat, false, desk);
+        self.greedy.enter_with_cap(seat, self.caps.of(seat, desk), line, desk);
         self.settle(desk);
     }
 
@@ -85,24 +87,26 @@ impl Policy for Weir {
     /// Places change at the events that follow, or here if it turns out that the job can use another
     /// part of the bandwidth than it was thought to.
     fn moved(&mut self, job: JobId, desk: &mut Desk) {
-        let alone_since_ns = self.alone.filter(|&(alone, _)| alone == job).map(|(_, since_ns)| since_ns);
-        self.caps.learn(job, alone_since_ns, desk);
-        self.ledger.standings[desk.seat(job)].weight = self.ledger.weight(job, desk);
-        if !self.greedy.is_served(job, desk) {
+        let seat = desk.seat(job);
+        let alone_since_ns = self.alone.filter(|&(alone, _)| alone == seat).map(|(_, since_ns)| since_ns);
+        self.caps.learn(seat, alone_since_ns, desk);
+        self.ledger.standings[seat.index()].weight = self.ledger.weight(desk.seated(seat));
+        if !self.greedy.is_served(seat) {
             return;
         }
-        let line = self.ledger.line(job, true, desk);
-        self.greedy.change(job, line, desk);
-        if desk.job(job).told_cap().is_none() {
-            self.greedy.change_cap(job, self.caps.of(job, desk), desk);
+        let line = self.ledger.line(seat, true, desk);
+        self.greedy.change(seat, line, desk);
+        if desk.seated(seat).told_cap().is_none() {
+            self.greedy.change_cap(seat, self.caps.of(seat, desk));
             self.settle(desk);
         }
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.ledger.phase_ended(job, desk);
-        self.caps.phase_ended(job, desk);
-        self.greedy.leave(job, desk);
+        let seat = desk.seat(job);
+        self.ledger.phase_ended(seat, desk);
+        self.caps.phase_ended(seat, desk);
+        self.greedy.leave(seat, desk);
         self.settle(desk);
     }
 
@@ -117,15 +121,15 @@ impl Policy for Weir {
 
 impl Weir {
     fn settle(&mut self, desk: &mut Desk) {
-        while let Some(job) = self.ledger.next_overdue(desk) {
-            let line = self.ledger.line(job, false, desk);
-            self.greedy.change(job, line, desk);
+        while let Some(seat) = self.ledger.next_overdue(desk) {
+            let line = self.ledger.line(seat, false, desk);
+            self.greedy.change(seat, line, desk);
         }
         let ledger = &mut self.ledger;
-        self.greedy.settle(desk, |job, served, desk| ledger.line(job, served, desk));
-        let alone = self.greedy.only_served(desk);
-        if alone != self.alone.map(|(job, _)| job) {
-            self.alone = alone.map(|job| (job, desk.now_ns));
+        self.greedy.settle(desk, |seat, served, desk| ledger.line(seat, served, desk));
+        let alone = self.greedy.only_served();
+        if alone != self.alone.map(|(seat, _)| seat) {
+            self.alone = alone.map(|seat| (seat, desk.now_ns));
         }
         if self.timer_ns.is_none_or(|at_ns| at_ns <= desk.now_ns) {
             self.timer_ns = None;
@@ -141,7 +145,7 @@ impl Weir {
 /// What the rule knows of the jobs beyond the engine's records.
 #[derive(Default)]
 struct Ledger {
-    /// By job.
+    /// By job, up to its latest phase.
     stalls: Vec<Stalls>,
     /// By seat.
     standings: Vec<Standing>,
@@ -164,15 +168,27 @@ struct Stalls {
     fraction: f64,
 }
 
-/// How a job in its phase stands.
+/// How a job in its phase stands: a cache line with all that is asked of it until the phase ends.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Standing {
+    joined_ns: u64,
+    stalls: Stalls,
     /// Stalled since then, on top of the past; `None` while served.
     stalled_since_ns: Option<u64>,
-    /// `left^-e` as of the latest news.
-    weight: f64,
+    /// As of the latest news.
+    weight: Weight,
     overdue: bool,
 }
+
+/// `left^-e`, taken when it is asked for: nothing else in a step costs as much.
+#[derive(Clone, Copy)]
+struct Weight {
+    left: f64,
+    exponent: f64,
+}
+
+const _: () = assert!(size_of::<Standing>() == 64);
 
 impl Ledger {
     fn join(&mut self, job: JobId) {
@@ -188,13 +204,19 @@ impl Ledger {
         self.sum_of_fractions -= self.stalls[job.index()].fraction;
     }
 
-    fn phase_began(&mut self, job: JobId, desk: &Desk) {
-        let standing = Standing { stalled_since_ns: None, weight: self.weight(job, desk), overdue: false };
-        let seat = desk.seat(job);
-        if self.standings.len() <= seat {
-            self.standings.resize(seat + 1, standing);
+    fn phase_began(&mut self, seat: Seat, desk: &Desk) {
+        let job = desk.seated(seat);
+        let standing = Standing {
+            joined_ns: job.history.joined_ns,
+            stalls: self.stalls[seat.job.index()],
+            stalled_since_ns: None,
+            weight: self.weight(job),
+            overdue: false,
+        };
+        if self.standings.len() <= seat.index() {
+            self.standings.resize(seat.index() + 1, standing);
         }
-        self.standings[seat] = standing;
+        self.standings[seat.index()] = standing;
     }
 
     fn mean_fraction(&self) -> f64 {
@@ -210,66 +232,63 @@ impl Ledger {
 
     /// The job's rank from now on. `f` is a curve, `stalled / life`; its tangent at this moment lies
     /// above it, so a job that is not looked at for long ranks rather too high than too low.
-    fn line(&mut self, job: JobId, served: bool, desk: &Desk) -> Line {
+    fn line(&mut self, seat: Seat, served: bool, desk: &Desk) -> Line {
         let now_ns = desk.now_ns;
-        let entry = desk.job(job);
-        let life_ns = life_ns(entry, now_ns);
         let limit = self.limit();
-        let (stalls, standing) = (&mut self.stalls[job.index()], &mut self.standings[desk.seat(job)]);
-        stalls.past_ns += standing.stop_stall(now_ns);
+        let standing = &mut self.standings[seat.index()];
+        standing.stop_stall(now_ns);
         standing.stalled_since_ns = (!served).then_some(now_ns);
-        let fraction = stalls.past_ns / life_ns;
+        let life_ns = standing.life_ns(now_ns);
+        let fraction = standing.stalls.past_ns / life_ns;
         let growth = (1.0 - fraction) / life_ns;
-        self.sum_of_fractions += fraction - stalls.fraction;
-        stalls.fraction = fraction;
+        self.sum_of_fractions += fraction - standing.stalls.fraction;
+        standing.stalls.fraction = fraction;
         standing.overdue &= fraction >= limit;
         let Standing { weight, overdue, .. } = *standing;
         if !served && !overdue {
             let deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
-            self.look_by(job, deadline_ns, desk);
+            self.look_by(seat, deadline_ns);
         }
-        let (lift, weight) = if overdue { (OVERDUE, 1.0) } else { (0.0, weight) };
+        let (lift, weight) = if overdue { (OVERDUE, 1.0) } else { (0.0, weight.value()) };
         let rank = fraction * weight;
         let (value, slope) = if served { (rank * IN_PLACE, 0.0) } else { (rank, growth * weight) };
         Line { value: lift + value, slope, at_ns: now_ns }
     }
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
-    fn look_by(&mut self, job: JobId, deadline_ns: u64, desk: &Desk) {
-        let seat = desk.seat(job);
+    fn look_by(&mut self, seat: Seat, deadline_ns: u64) {
         if deadline_ns < self.deadlines.get(seat) {
-            self.deadlines.set(job, seat, deadline_ns);
+            self.deadlines.set(seat, deadline_ns);
         }
     }
 
     /// A waiting job whose time has come.
-    fn next_overdue(&mut self, desk: &Desk) -> Option<JobId> {
-        let limit = self.limit();
-        while let Some(job) = self.deadlines.pop(desk.now_ns) {
-            let standing = &mut self.standings[desk.seat(job)];
+    fn next_overdue(&mut self, desk: &Desk) -> Option<Seat> {
+        while let Some(seat) = self.deadlines.pop(desk.now_ns) {
+            let limit = self.limit();
+            let standing = &mut self.standings[seat.index()];
             if standing.stalled_since_ns.is_none() || standing.overdue {
                 continue;
             }
-            let life_ns = life_ns(desk.job(job), desk.now_ns);
-            let stalled_ns = self.stalls[job.index()].past_ns + standing.stall_ns(desk.now_ns);
+            let life_ns = standing.life_ns(desk.now_ns);
+            let stalled_ns = standing.stalls.past_ns + standing.stall_ns(desk.now_ns);
             let fraction = stalled_ns / life_ns;
             if fraction >= limit {
                 standing.overdue = true;
-                return Some(job);
+                return Some(seat);
             }
             let wait_ns = ((limit - fraction) * life_ns).max(life_ns * 1e-4);
-            self.look_by(job, desk.now_ns.saturating_add(wait_ns as u64 + 1), desk);
+            self.look_by(seat, desk.now_ns.saturating_add(wait_ns as u64 + 1));
         }
         None
     }
 
-    /// `left^-e`, with volumes in units of the mean phase: `e` moves with time, and a unit of its own
+    /// With volumes in units of the mean phase: `e` moves with time, and a unit of its own
     /// would let ranks of different times differ by far more than the jobs do.
-    fn weight(&self, job: JobId, desk: &Desk) -> f64 {
+    fn weight(&self, job: Job) -> Weight {
         let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
-        let left = self.left_bytes(desk.job(job)) / mean_bytes.max(1.0);
-        let exponent = 0.45 + 8.0 * self.mean_fraction();
-        left.powf(-exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
+        let left = self.left_bytes(job) / mean_bytes.max(1.0);
+        Weight { left, exponent: 0.45 + 8.0 * self.mean_fraction() }
     }
 
     /// What the phase is expected to move still.
@@ -289,33 +308,39 @@ impl Ledger {
         left.max(0.01 * mean_bytes).max(1.0)
     }
 
-    fn phase_ended(&mut self, job: JobId, desk: &Desk) {
-        let entry = desk.job(job);
+    fn phase_ended(&mut self, seat: Seat, desk: &Desk) {
+        let entry = desk.seated(seat);
         self.phases += 1.0;
         self.volume_bytes += entry.moved_bytes() as f64;
         self.compute_ns += entry.history.compute_ns as f64 / entry.history.past_phases().max(1) as f64;
-        let seat = desk.seat(job);
-        self.stalls[job.index()].past_ns += self.standings[seat].stop_stall(desk.now_ns);
+        let standing = &mut self.standings[seat.index()];
+        standing.stop_stall(desk.now_ns);
+        self.stalls[seat.job.index()] = standing.stalls;
         self.deadlines.clear(seat);
+    }
+}
+
+impl Weight {
+    fn value(self) -> f64 {
+        self.left.powf(-self.exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
     }
 }
 
 impl Standing {
     /// The stall under way.
     fn stall_ns(&self, now_ns: u64) -> f64 {
-        self.stalled_since_ns.map_or(0.0, |since_ns| (now_ns - since_ns) as f64)
+        self.stalled_since_ns.map_or(0.0, |since_ns| elapsed_ns(since_ns, now_ns))
     }
 
-    /// How long it was.
-    fn stop_stall(&mut self, now_ns: u64) -> f64 {
-        let stall_ns = self.stall_ns(now_ns);
+    /// It is one of the past.
+    fn stop_stall(&mut self, now_ns: u64) {
+        self.stalls.past_ns += self.stall_ns(now_ns);
         self.stalled_since_ns = None;
-        stall_ns
     }
-}
 
-fn life_ns(job: Job, now_ns: u64) -> f64 {
-    (now_ns - job.history.joined_ns) as f64 + GRACE_NS
+    fn life_ns(&self, now_ns: u64) -> f64 {
+        elapsed_ns(self.joined_ns, now_ns) + GRACE_NS
+    }
 }
 
 /// The mean of what is still to come of a quantity expected to be `ahead` more, with the given

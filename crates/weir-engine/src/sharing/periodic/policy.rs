@@ -44,7 +44,7 @@ impl Periodic {
 
     fn settle(&mut self, desk: &mut Desk) {
         let Periodic { greedy, timetable, due, .. } = self;
-        greedy.settle(desk, |job, _, desk| line(timetable, *due, job, desk));
+        greedy.settle(desk, |seat, _, desk| line(timetable, *due, seat.job, desk));
     }
 }
 
@@ -56,17 +56,17 @@ impl Policy for Periodic {
     fn began(&mut self, job: JobId, desk: &mut Desk) {
         if self.timetable.refresh() {
             for &other in &self.active {
-                self.greedy.change(other, line(&self.timetable, self.due, other, desk), desk);
+                self.greedy.change(desk.seat(other), line(&self.timetable, self.due, other, desk), desk);
             }
         }
         self.active.insert(job);
-        self.greedy.enter(job, line(&self.timetable, self.due, job, desk), desk);
+        self.greedy.enter(desk.seat(job), line(&self.timetable, self.due, job, desk), desk);
         self.settle(desk);
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
         self.active.remove(&job);
-        self.greedy.leave(job, desk);
+        self.greedy.leave(desk.seat(job), desk);
         self.timetable.ended(job, desk);
         self.settle(desk);
     }
