@@ -45,6 +45,7 @@ pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
         if Thread::current().owns_lane() {
             activity::begin_marked::<Own>(mark);
         } else {
+            measure::open_shared_lane();
             activity::begin_marked::<Shared>(mark);
         }
         gate::phase_begins();

@@ -358,6 +358,7 @@ fn make_twin(block: &'static Block) -> &'static Block {
         words: [const { Cell::new(0) }; COUNTERS_PER_BLOCK],
     };
     shield(&NOWHERE, || {
+        record::open_shared_lane();
         let _registry = lock();
         if block.hash.load(Acquire) == 0 {
             let made = record::new_block(block.kind.load(Relaxed), block.file.load(Relaxed), 1);

@@ -11,7 +11,7 @@ pub(crate) mod pending;
 mod record;
 pub(crate) mod steady;
 
-pub(crate) use record::{ensure, header, save, with_header};
+pub(crate) use record::{ensure, header, open_shared_lane, save, with_header};
 
 /// Lets go of the record: it belongs to a parent process, or is finished.
 pub(crate) fn forget() {

@@ -7,6 +7,8 @@
 
 use crate::{abi, config, lifecycle, profile};
 use std::ffi::CString;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
@@ -63,6 +65,11 @@ fn lane_at(base: *mut u8, index: usize) -> *mut Lane {
     unsafe { base.add(LANE_OFFSET + index * LANE_BYTES).cast() }
 }
 
+/// Another thread than the owner is about to use its lane: from here on it is read as well.
+pub(crate) fn open_shared_lane() {
+    with_header(|header| header.lanes.store(LANES as u64, Relaxed));
+}
+
 /// Stops using the record without touching it. The mapping stays: another thread may be in a call.
 pub(super) fn forget() {
     BASE.store(std::ptr::null_mut(), Release);
@@ -100,19 +107,17 @@ pub(crate) fn ensure() -> bool {
         return false;
     }
     let path = profile::record_path();
-    let file =
-        RecordFile::create(&path, first_bytes).inspect_err(|error| profile::no_record(&path, error)).ok();
-    let mut mapping = Mapping { shared: file.is_some(), file, reserved_bytes, mapped_bytes: 0 };
-    if !mapping.extend(base.cast(), first_bytes) {
-        mapping.shared = false;
-        if !mapping.extend(base.cast(), first_bytes) {
-            return false;
-        }
+    let created =
+        RecordFile::create(&path, first_bytes).inspect_err(|error| profile::no_record(&path, error));
+    let (file, fd) = created.map_or((None, None), |(file, fd)| (Some(file), Some(fd)));
+    let shared = fd.is_some_and(|fd| map(base.cast(), 0..first_bytes, Some(fd.as_raw_fd())));
+    if !shared && !map(base.cast(), 0..first_bytes, None) {
+        return false;
     }
     // SAFETY: mapped and zeroed just now.
     write_header(unsafe { &*base.cast::<Header>() }, first_bytes);
     super::lane::begin(|index| lane_at(base.cast(), index));
-    *slot = Some(mapping);
+    *slot = Some(Mapping { file, shared, reserved_bytes, mapped_bytes: first_bytes });
     // Only now can other threads see it.
     BASE.store(base.cast(), Release);
     drop(slot);
@@ -128,11 +133,13 @@ struct RecordFile {
     path: CString,
     device: libc::dev_t,
     inode: libc::ino_t,
+    /// Other machines see a mapping late there.
+    on_nfs: bool,
 }
 
 impl RecordFile {
-    /// A new file with its space reserved.
-    fn create(path: &Path, bytes: usize) -> Result<RecordFile, std::io::Error> {
+    /// A new file with its space reserved, and its descriptor.
+    fn create(path: &Path, bytes: usize) -> Result<(RecordFile, OwnedFd), std::io::Error> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
@@ -145,20 +152,19 @@ impl RecordFile {
         if fd < 0 {
             return Err(std::io::Error::last_os_error());
         }
-        let reserved = reserve(fd, 0, bytes);
-        let identity = identity_of(fd);
-        if reserved.is_err() {
-            // SAFETY: our own descriptor; if it cannot be emptied it is renamed all the same.
-            unsafe { libc::ftruncate(fd, 0) };
-        }
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(fd) };
-        match (reserved, identity) {
-            (Ok(()), Some((device, inode))) => Ok(RecordFile { path, device, inode }),
+        // SAFETY: opened just now, for nobody else.
+        let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+        match (reserve(fd, 0, bytes), identity_of(fd)) {
+            (Ok(()), Some((device, inode))) => {
+                Ok((RecordFile { path, device, inode, on_nfs: is_on_nfs(fd) }, owned))
+            }
             (reserved, _) => {
+                let error = reserved.err().unwrap_or_else(std::io::Error::last_os_error);
                 // An empty file has room where a record has none, and says that something is missing.
+                // SAFETY: our own descriptor; if it cannot be emptied it is renamed all the same.
+                unsafe { libc::ftruncate(fd, 0) };
                 _ = std::fs::rename(name, weir_profile::job::lost(name));
-                Err(reserved.err().unwrap_or_else(std::io::Error::last_os_error))
+                Err(error)
             }
         }
     }
@@ -201,35 +207,37 @@ fn reserve(fd: libc::c_int, at: usize, bytes: usize) -> Result<(), std::io::Erro
 impl Mapping {
     /// Makes the record usable up to `bytes`.
     fn extend(&mut self, base: *mut u8, bytes: usize) -> bool {
-        let more = bytes - self.mapped_bytes;
-        let at = self.mapped_bytes;
-        if bytes > self.reserved_bytes {
-            return false;
-        }
-        let map = |fd: libc::c_int, flags: libc::c_int| {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let offset = if fd < 0 { 0 } else { at as libc::off_t };
-            // SAFETY: replaces a part of our own reservation that nobody uses yet.
-            unsafe { libc::mmap(base.add(at).cast(), more, access, flags | libc::MAP_FIXED, fd, offset) }
+        let more = self.mapped_bytes..bytes;
+        let extended = match &self.file {
+            Some(file) if self.shared => {
+                let room = |fd| reserve(fd, more.start, more.len()).is_ok();
+                file.with_fd(|fd| (room(fd) && map(base, more.clone(), Some(fd))).then_some(())).is_some()
+            }
+            _ => map(base, more, None),
         };
-        let mapped = match &self.file {
-            Some(file) if self.shared => file.with_fd(|fd| {
-                // The first part was reserved when the file was made.
-                (at == 0 || reserve(fd, at, more).is_ok()).then(|| map(fd, libc::MAP_SHARED))
-            }),
-            _ => Some(map(-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)),
-        };
-        let mapped = mapped.unwrap_or(libc::MAP_FAILED);
-        if mapped == libc::MAP_FAILED {
-            return false;
+        if extended {
+            self.mapped_bytes = bytes;
         }
-        self.mapped_bytes = bytes;
-        true
+        extended
     }
 }
 
-/// Writes a record that is not mapped to its file; one that is needs nothing, except on NFS, where other
-/// machines see a mapping late.
+/// Maps a part of the record: of its file, or memory without one.
+fn map(base: *mut u8, part: Range<usize>, fd: Option<libc::c_int>) -> bool {
+    let (flags, offset) = match fd {
+        Some(_) => (libc::MAP_SHARED, part.start as libc::off_t),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, 0),
+    };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: replaces a part of our own reservation that nobody uses yet.
+    let mapped = unsafe {
+        let place = base.add(part.start).cast();
+        libc::mmap(place, part.len(), access, flags | libc::MAP_FIXED, fd.unwrap_or(-1), offset)
+    };
+    mapped != libc::MAP_FAILED
+}
+
+/// Writes a record that is not mapped to its file; one that is needs nothing, except on NFS.
 pub(crate) fn save() {
     // Without waiting: a signal handler may have interrupted whoever holds the lock.
     let Ok(slot) = MAPPING.try_lock() else { return };
@@ -241,14 +249,14 @@ pub(crate) fn save() {
     if base.is_null() {
         return;
     }
-    file.with_fd(|fd| {
-        if *shared {
-            if is_on_nfs(fd) {
-                // SAFETY: our own mapping.
-                unsafe { libc::msync(base.cast(), *mapped_bytes, libc::MS_SYNC) };
-            }
-            return Some(());
+    if *shared {
+        if file.on_nfs {
+            // SAFETY: our own mapping.
+            unsafe { libc::msync(base.cast(), *mapped_bytes, libc::MS_SYNC) };
         }
+        return;
+    }
+    file.with_fd(|fd| {
         let mut at = 0;
         while at < *mapped_bytes && profile::file_size_limit() >= *mapped_bytes as u64 {
             // SAFETY: our own mapping and descriptor.
@@ -276,6 +284,7 @@ fn write_header(header: &Header, used_bytes: usize) {
     header.used_bytes.store(used_bytes as u64, Relaxed);
     header.pid.store(u64::from(std::process::id()), Relaxed);
     header.rank.store(identity.rank, Relaxed);
+    header.lanes.store(1, Relaxed);
     header.nprocs.store(identity.nprocs, Relaxed);
     header.abi.store(abi::current().kind as u64, Relaxed);
     header.spawned.store(u64::from(identity.spawned), Relaxed);

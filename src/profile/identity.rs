@@ -5,6 +5,7 @@ use crate::config::variable;
 use crate::lifecycle::Model;
 use std::ffi::c_int;
 use std::path::PathBuf;
+use weir_profile::host;
 
 #[derive(Clone, Default)]
 pub(crate) struct Identity {
@@ -90,14 +91,6 @@ fn size_from_environment() -> Option<u64> {
 /// What the launcher says.
 pub(crate) fn ranks_on_this_node() -> Option<u64> {
     first_number(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"])
-}
-
-fn host() -> String {
-    let mut name = [0u8; 256];
-    // SAFETY: a buffer and its size.
-    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
-    let end = name.iter().position(|b| *b == 0).unwrap_or(0);
-    String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
 /// The program's name; for an interpreter, that of the script.

@@ -5,7 +5,7 @@
 //! answer, never an exit.
 
 use super::shield::shield;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
 /// The real function behind a wrapper, or the stub that will find it.
@@ -116,13 +116,30 @@ pub(crate) fn pin(address: *const c_void) {
 }
 
 /// Path of the loaded object that contains an address.
+///
+/// Not by `dladdr`, which also looks for the nearest of the object's symbols: a libmpi has thousands.
 pub(crate) fn object_of(address: *const c_void) -> Option<CString> {
-    // SAFETY: all-zero is a valid Dl_info, and dladdr fills it or says no.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
-            return None;
+    let mut asked = (address.addr() as u64, None);
+    // SAFETY: `look` fits, and what it is given outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut asked).cast()) };
+    return asked.1;
+
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, asked: *mut c_void) -> c_int {
+        // SAFETY: the loader passes a valid info; `asked` is the pair given above.
+        let (info, (address, path)) = unsafe { (&*info, &mut *asked.cast::<(u64, Option<CString>)>()) };
+        // SAFETY: as many headers as the loader says.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let contains = |header: &libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD
+                && address.wrapping_sub(info.dlpi_addr.wrapping_add(header.p_vaddr)) < header.p_memsz
+        };
+        if !headers.iter().any(contains) {
+            return 0;
         }
-        Some(CStr::from_ptr(info.dli_fname as *const c_char).to_owned())
+        if !info.dlpi_name.is_null() {
+            // SAFETY: the loader's names are C strings.
+            *path = Some(unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned());
+        }
+        1
     }
 }

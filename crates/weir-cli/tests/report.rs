@@ -191,8 +191,8 @@ fn what_is_not_a_profile_is_named() {
             br#"{"weir":{"version":"1","schema":1}}"#,
             "part.json: not a complete profile: missing field",
         ),
-        ("short.rec", b"WEIRREC\x02", "short.rec: truncated record"),
-        ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 2"),
+        ("short.rec", b"WEIRREC\x03", "short.rec: truncated record"),
+        ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 3"),
     ];
     for (name, bytes, expected) in cases {
         let path = scratch.0.join(name);

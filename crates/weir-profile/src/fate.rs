@@ -16,8 +16,7 @@ pub(crate) struct Observer {
 
 impl Observer {
     pub(crate) fn new(job_over: bool) -> Self {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Observer { host: host.trim_end().to_string(), job_over }
+        Observer { host: host(), job_over }
     }
 
     pub(crate) fn fate(&self, head: &Head, record: &Path) -> Fate {
@@ -38,6 +37,15 @@ impl Observer {
             Ended::Running => Fate::Unknown,
         }
     }
+}
+
+/// The name of this machine.
+pub fn host() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: a buffer and its size.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
 /// Whether the process lives and has the record mapped; a process that got the same number later has

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub type Cell = AtomicU64;
 
 /// First word of every record: `WEIRREC` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x03");
 
 /// Text of up to `8 * N` bytes, zero-padded; what does not fit is cut off at the front (the end of
 /// a path says more than its beginning).
@@ -134,6 +134,8 @@ pub struct Header {
     pub end_ticks: Cell,
     /// Which of a process's records this is: it grows when a program initialises MPI again.
     pub generation: Cell,
+    /// How many lanes are in use: one until another thread than the owner comes.
+    pub lanes: Cell,
     pub host: Text<8>,
     pub application: Text<16>,
     pub job: Text<16>,
@@ -149,7 +151,7 @@ pub struct Header {
     pub gate_note: Text<32>,
     /// Names that `weir_phase_begin` was given, each once; the last place is for all that find none.
     pub phase_names: [Text<PHASE_NAME_WORDS>; PHASE_NAMES],
-    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 2 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32 - 192],
+    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32 - 192],
 }
 
 pub const PHASE_NAMES: usize = 32;

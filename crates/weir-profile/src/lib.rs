@@ -27,5 +27,5 @@ mod totals;
 mod words;
 
 pub use error::Error;
-pub use fate::describe as describe_end;
+pub use fate::{describe as describe_end, host};
 pub use job::finish_job;

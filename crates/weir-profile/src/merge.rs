@@ -6,7 +6,7 @@ use crate::counters::{Module, mpiio, posix, stdio};
 use crate::exchange::{Exchanges, Source};
 use crate::fate::{job_ended, signal_name};
 use crate::files::Files;
-use crate::layout::{Abi, LANES};
+use crate::layout::Abi;
 use crate::phases::{self, Span};
 use crate::profile::*;
 use crate::record::{Head, Record};
@@ -189,7 +189,7 @@ impl Merger {
         let Head { rank, generation, ref host, .. } = record.head;
         let node = self.exchanges.node(host);
         let name = |file: u64| names.get(&file).map_or(OTHER_FILES, String::as_str);
-        for lane in 0..LANES {
+        for lane in record.lanes() {
             for slow in record.slowest(lane) {
                 self.slowest.add(rank, name(slow.file), slow);
             }
@@ -202,7 +202,7 @@ impl Merger {
 
     fn add_bursts(&mut self, record: &Record) {
         let mut of_rank = Vec::new();
-        for lane in 0..LANES {
+        for lane in record.lanes() {
             self.burst_gap_ns = self.burst_gap_ns.max(record.burst_gap_ns(lane));
             let mut of_lane = Vec::new();
             for burst in record.bursts(lane) {

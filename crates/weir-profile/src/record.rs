@@ -14,7 +14,8 @@ use crate::profile::Coordination;
 use crate::tally;
 use crate::words::{Words, load};
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -94,6 +95,8 @@ pub struct Head {
     pub ended: Ended,
     pub end_code: i32,
     pub blocks: u64,
+    /// Those in use, one or two.
+    pub lanes: usize,
     pub fuse_blown: bool,
     pub phase_gap_ns: u64,
     pub spawned: bool,
@@ -159,6 +162,7 @@ impl Head {
             ended: ended_of(load(&header.ended))?,
             end_code: load(&header.end_code) as i32,
             blocks: load(&header.blocks),
+            lanes: lanes_of(load(&header.lanes))?,
             fuse_blown: load(&header.fuse_blown) != 0,
             phase_gap_ns: load(&header.phase_gap_ns),
             spawned: load(&header.spawned) != 0,
@@ -221,6 +225,11 @@ fn ended_of(word: u64) -> Result<Ended, String> {
         .ok_or_else(|| format!("damaged record: ended {word}"))
 }
 
+fn lanes_of(word: u64) -> Result<usize, String> {
+    let lanes = usize::try_from(word).ok().filter(|lanes| (1..=LANES).contains(lanes));
+    lanes.ok_or_else(|| format!("damaged record: {word} lanes"))
+}
+
 /// A burst of one lane, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
@@ -279,39 +288,52 @@ pub struct Counters {
 /// A whole record, with what its process had not yet counted.
 pub struct Record {
     pub head: Head,
-    words: Words,
+    /// The header and the lanes in use.
+    front: Words,
+    blocks: Words,
 }
 
 impl Record {
     pub fn read(path: &Path) -> Result<Record, Error> {
-        let failed = |error: std::io::Error| Error::new(path, error);
-        let (mut file, head) = open(path)?;
-        let used_bytes = BLOCKS_OFFSET + head.blocks as usize * BLOCK_BYTES;
-        file.rewind().map_err(failed)?;
-        let words = Words::copy(&mut file, used_bytes).map_err(failed)?;
-        if let Some(header) = words.at::<Header>(0) {
-            // A process that still runs may have added blocks since.
-            header.blocks.fetch_min(head.blocks, Relaxed);
-        }
-        Record::new(words).map_err(|what| Error::new(path, what))
+        let (file, head) = open(path)?;
+        let copied = Record::copy(file, &head).map_err(|error| Error::new(path, error))?;
+        copied.map_err(|what| Error::new(path, what))
     }
 
     /// Checks a record that is already in memory.
     pub fn parse(bytes: &[u8]) -> Result<Record, String> {
-        Words::copy(bytes, bytes.len()).map_err(|error| error.to_string()).and_then(Record::new)
+        let words = Words::copy(bytes, LANE_OFFSET).map_err(|error| error.to_string())?;
+        let head = Head::parse(&words, bytes.len() as u64)?;
+        Record::copy(Cursor::new(bytes), &head).map_err(|error| error.to_string())?
     }
 
-    fn new(words: Words) -> Result<Record, String> {
-        let head = Head::parse(&words, words.bytes())?;
-        let mut record = Record { head, words };
-        for lane in 0..LANES {
+    /// Copies what is in use, as the header says: this runs in the program's time, once for each rank.
+    fn copy(mut source: impl Read + Seek, head: &Head) -> std::io::Result<Result<Record, String>> {
+        let front_bytes = LANE_OFFSET + head.lanes * LANE_BYTES;
+        source.rewind()?;
+        let front = Words::copy(&mut source, front_bytes)?;
+        source.seek(SeekFrom::Start(BLOCKS_OFFSET as u64))?;
+        let blocks = Words::copy(&mut source, head.blocks as usize * BLOCK_BYTES)?;
+        if let Some(header) = front.at::<Header>(0) {
+            // A process that still runs may have added to it since.
+            header.blocks.fetch_min(head.blocks, Relaxed);
+            header.lanes.fetch_min(head.lanes as u64, Relaxed);
+        }
+        // One that became shorter meanwhile ends before its blocks.
+        let length = if front.bytes() < front_bytes as u64 { 0 } else { BLOCKS_OFFSET as u64 };
+        Ok(Head::parse(&front, length + blocks.bytes()).and_then(|head| Record::new(head, front, blocks)))
+    }
+
+    fn new(head: Head, front: Words, blocks: Words) -> Result<Record, String> {
+        let mut record = Record { head, front, blocks };
+        for lane in record.lanes() {
             check_lane(record.lane(lane))?;
         }
         record.settle();
         if !record.head.end_known {
             // A process that was killed was alive at least until its last I/O.
             let last_io_ns =
-                (0..LANES).flat_map(|lane| record.bursts(lane)).map(|burst| burst.span.end_ns).max();
+                record.lanes().flat_map(|lane| record.bursts(lane)).map(|burst| burst.span.end_ns).max();
             record.head.end_ns = record.head.end_ns.max(last_io_ns.unwrap_or(0));
         }
         Ok(record)
@@ -319,7 +341,7 @@ impl Record {
 
     /// Does for the copy what the process does when a run of like calls ends.
     fn settle(&self) {
-        for lane in (0..LANES).map(|lane| self.lane(lane)) {
+        for lane in self.lanes().map(|lane| self.lane(lane)) {
             for (kind, run) in lane.runs.iter().enumerate() {
                 let belongs =
                     |block: &&Block| load(&block.kind) == KIND_MODULE + tally::KINDS[kind].module as u64;
@@ -333,14 +355,18 @@ impl Record {
         self.blocks().for_each(tally::settle_block);
     }
 
+    /// The lanes in use.
+    pub fn lanes(&self) -> Range<usize> {
+        0..self.head.lanes
+    }
+
     fn lane(&self, lane: usize) -> &Lane {
-        // Both lanes lie before the blocks, and `Head::parse` saw that the record reaches those.
-        self.words.at(LANE_OFFSET + lane * LANE_BYTES).expect("the record holds its lanes")
+        // `copy` saw that the front has all that the header says.
+        self.front.at(LANE_OFFSET + lane * LANE_BYTES).expect("the record holds its lanes")
     }
 
     fn block(&self, index: usize) -> Option<&Block> {
-        let offset = index.checked_mul(BLOCK_BYTES)?.checked_add(BLOCKS_OFFSET)?;
-        (index < self.head.blocks as usize).then(|| self.words.at(offset))?
+        (index < self.head.blocks as usize).then(|| self.blocks.at(index.checked_mul(BLOCK_BYTES)?))?
     }
 
     fn blocks(&self) -> impl Iterator<Item = &Block> {
@@ -400,7 +426,7 @@ impl Record {
 
     /// The name at a place, which a burst has; `None` when the program gave none.
     pub fn phase_name(&self, place: u64) -> Option<String> {
-        let header = self.words.at::<Header>(0)?;
+        let header = self.front.at::<Header>(0)?;
         let name = header.phase_names.get(usize::try_from(place).ok()?.checked_sub(1)?)?.get();
         (!name.is_empty()).then_some(name)
     }

@@ -2,11 +2,10 @@
 
 use crate::bins::{BINS, bin, bin_middle, bin_start};
 use crate::counters::Module;
-use crate::layout::{HISTOGRAMS, LANES};
+use crate::layout::HISTOGRAMS;
 use crate::profile::{Directions, Distribution, Series, SizeAndLatency};
 use crate::record::{Record, SeriesBin};
 use crate::totals::seconds;
-use hdrhistogram::Histogram;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ impl Histograms {
     }
 
     pub(crate) fn add(&mut self, record: &Record) {
-        for (lane, histogram) in (0..LANES).flat_map(|lane| (0..HISTOGRAMS).map(move |h| (lane, h))) {
+        for (lane, histogram) in record.lanes().flat_map(|lane| (0..HISTOGRAMS).map(move |h| (lane, h))) {
             for (from, count) in record.size_bins(lane, histogram) {
                 let to = &mut self.size_bytes[histogram][from];
                 *to = to.saturating_add(count);
@@ -55,25 +54,28 @@ impl Histograms {
 /// The last bins hold what no call can be: they count at this value.
 const HIGHEST: u64 = 1 << 60;
 
-/// Quantiles of binned values; `unit` turns a value into the profile's unit.
+/// Quantiles of binned values, a bin counting at its middle; `unit` turns a value into the profile's unit.
 fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
     let used: Vec<usize> = (0..BINS).filter(|bin| bins[*bin] != 0).collect();
     let (Some(first), Some(last)) = (used.first(), used.last()) else { return Distribution::default() };
     let max = if last + 1 < BINS { bin_start(last + 1) - 1 } else { HIGHEST };
-    // Two digits are finer than the bins. The bounds are valid, so this cannot fail.
-    let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, max.clamp(2, HIGHEST), 2) else {
-        return Distribution::default();
+    // Counts of damaged records must not overflow their sum.
+    let counted = || used.iter().map(|bin| (bin_middle(*bin).min(HIGHEST), bins[*bin].min(1 << 48)));
+    let count: u64 = counted().map(|(_, calls)| calls).sum();
+    let quantile = |q: f64| {
+        let wanted = ((q * count as f64).ceil() as u64).max(1);
+        let mut calls_below = 0;
+        let reaches = |(_, calls): &(u64, u64)| {
+            calls_below += calls;
+            calls_below >= wanted
+        };
+        unit(counted().find(reaches).map_or(max, |(middle, _)| middle))
     };
-    for bin in &used {
-        // Counts of damaged records must not overflow the sums of quantiles.
-        histogram.saturating_record_n(bin_middle(*bin).min(HIGHEST), bins[*bin].min(1 << 48));
-    }
-    let quantile = |q: f64| unit(histogram.value_at_quantile(q).min(max));
     Distribution {
-        count: histogram.len(),
+        count,
         min: unit(bin_start(*first)),
         max: unit(max),
-        mean: histogram.mean() * unit(1),
+        mean: counted().map(|(middle, calls)| unit(middle) * calls as f64).sum::<f64>() / count as f64,
         p50: quantile(0.5),
         p90: quantile(0.9),
         p95: quantile(0.95),
@@ -98,7 +100,7 @@ impl Timeline {
     }
 
     pub(crate) fn add(&mut self, record: &Record) {
-        for mut bin in (0..LANES).flat_map(|lane| record.series(lane)) {
+        for mut bin in record.lanes().flat_map(|lane| record.series(lane)) {
             // The last bin of a process reaches beyond its end.
             bin.end_ns = bin.end_ns.min(record.head.end_ns);
             self.add_bin(&bin);
@@ -132,5 +134,35 @@ impl Timeline {
 
     pub(crate) fn finish(self) -> Series {
         Series { bin_s: seconds(self.bin_ns), bytes_read: self.bytes_read, bytes_written: self.bytes_written }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_values_as_fine_as_the_bins() {
+        let mut bins = [0; BINS];
+        (1..=1000u64).for_each(|value| bins[bin(value)] += 1);
+        let found = distribution(&bins, |value| value as f64);
+        assert_eq!(found.count, 1000);
+        for (quantile, value) in
+            [(found.p50, 500), (found.p90, 900), (found.p95, 950), (found.p99, 990), (found.p99_9, 999)]
+        {
+            assert_eq!(bin(quantile as u64), bin(value), "{quantile} for {value}");
+        }
+        assert!((found.mean / 500.5 - 1.0).abs() < 0.01, "{}", found.mean);
+        assert!(found.min == 1.0 && (1000.0..1100.0).contains(&found.max), "{} {}", found.min, found.max);
+    }
+
+    #[test]
+    fn a_single_value_is_every_quantile_and_damaged_counts_do_not_overflow() {
+        let mut bins = [0; BINS];
+        bins[bin(4096)] = 3;
+        let found = distribution(&bins, |value| value as f64);
+        assert_eq!((found.p50, found.p99_9), (bin_middle(bin(4096)) as f64, bin_middle(bin(4096)) as f64));
+        let found = distribution(&[u64::MAX; BINS], |value| value as f64);
+        assert!(found.p99_9 <= HIGHEST as f64 && found.mean.is_finite());
     }
 }

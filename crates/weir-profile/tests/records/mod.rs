@@ -41,6 +41,7 @@ impl Builder {
             .set(offset_of!(Header, rank), rank)
             .set(offset_of!(Header, nprocs), nprocs)
             .set(offset_of!(Header, abi), Abi::OpenMpi as u64)
+            .set(offset_of!(Header, lanes), LANES as u64)
             .set(offset_of!(Header, clock_first.ticks), FIRST_TICKS)
             .set(offset_of!(Header, clock_first.monotonic_ns), 5_000)
             .set(offset_of!(Header, clock_first.realtime_ns), START_NS)
