@@ -28,18 +28,7 @@ pub const PROFILE_PREFIX: &str = "weir-";
 /// stay, so that `weir report` can merge them again later; so they do when merging takes another `limit`.
 /// `None` means that nothing was written: the job did no I/O, or there was no room for any record.
 pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<PathBuf>, Error> {
-    let deadline = Instant::now() + limit;
-    let observer = Observer::new(false);
-    let mut folder = Folder::default();
-    let mut pause = Duration::from_micros(500);
-    loop {
-        folder.look(dir, &observer)?;
-        if folder.is_settled() || Instant::now() >= deadline {
-            break;
-        }
-        std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
-        pause = (pause * 2).min(Duration::from_millis(20));
-    }
+    let folder = Folder::settled(dir, &Observer::new(false), limit)?;
     if folder.entries.is_empty() && !folder.lost.is_empty() {
         remove(dir, &folder.lost);
         return Ok(None);
@@ -54,12 +43,14 @@ pub fn lost(record: &Path) -> PathBuf {
     record.with_extension(LOST_EXTENSION)
 }
 
+/// How long ranks may outlive their launcher: some return when they have told the ranks to die.
+const DYING: Duration = Duration::from_secs(2);
+
 /// Merges whatever records a folder holds. `job_over` says that the launcher has ended, so that ranks
-/// which did not say how they ended, wherever they ran, were killed.
+/// which did not say how they ended, wherever they ran, were killed or soon will be.
 pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Merged, Error> {
-    let mut folder = Folder::default();
-    folder.look(dir, &Observer::new(job_over))?;
-    folder.merge(dir, None)
+    let limit = if job_over { DYING } else { Duration::ZERO };
+    Folder::settled(dir, &Observer::new(job_over), limit)?.merge(dir, None)
 }
 
 /// Merges a single record, as a job of which nothing else is known.
@@ -84,6 +75,21 @@ struct Folder {
 }
 
 impl Folder {
+    /// Looks until all ranks have ended, no longer than `limit`.
+    fn settled(dir: &Path, observer: &Observer, limit: Duration) -> Result<Folder, Error> {
+        let deadline = Instant::now() + limit;
+        let mut folder = Folder::default();
+        let mut pause = Duration::from_micros(500);
+        loop {
+            folder.look(dir, observer)?;
+            if folder.is_settled() || Instant::now() >= deadline {
+                return Ok(folder);
+            }
+            std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
     /// Looks for new records, and again at those of ranks that were still running.
     fn look(&mut self, dir: &Path, observer: &Observer) -> Result<(), Error> {
         let paths = list(dir)?;

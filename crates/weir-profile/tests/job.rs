@@ -5,6 +5,7 @@ mod records;
 use records::{Builder, Scratch, duration, ticks};
 use std::fs;
 use std::mem::offset_of;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio, posix};
@@ -240,6 +241,29 @@ fn every_end_has_its_name() {
     over.write(&scratch.0).unwrap().unwrap();
     let left: Vec<_> = fs::read_dir(scratch.job()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["6-host-99-0.rec"], "what could not be read stays");
+}
+
+#[test]
+fn a_rank_that_outlives_its_launcher_for_a_moment_is_waited_for() {
+    let scratch = Scratch::new("outlives");
+    let mut record = checkpointing(0, 1);
+    record.ended(Ended::Running, 0, 9.0).set(offset_of!(Header, pid), u64::from(std::process::id()));
+    let file = fs::File::open(record.write(&scratch.job())).unwrap();
+    // SAFETY: a new mapping that nobody looks into.
+    let mapped = unsafe {
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+    };
+    assert!(mapped != libc::MAP_FAILED);
+    assert!(merge_folder(&scratch.job(), false).unwrap().is_live());
+    let address = mapped.expose_provenance();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        // SAFETY: the mapping made above.
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(address), 4096) };
+    });
+    let merged = merge_folder(&scratch.job(), true).unwrap();
+    assert_eq!(merged.profile.ranks[0].ended, Fate::Killed);
+    assert!(!merged.is_live());
 }
 
 #[test]
