@@ -1,7 +1,9 @@
 //! How many steps the engine makes in a second, and how the cost of one grows with the number of jobs.
 //!
-//! `cargo bench -p weir-engine --bench engine [-- ROW…]`. Every job computes and does I/O in turn for random
-//! times; one in ten is in its phase. Events are made up a thousand at a time, outside the time
+//! `cargo bench -p weir-engine --bench engine [-- ROW…]`. A step is one event and the actions that answer it; what a
+//! host does about them is not measured. Every job computes and does I/O in turn for random
+//! times, held or not; one in ten is in its phase. A third each of the events are beginnings, bytes reported just
+//! before the end, and ends. Events are made up a thousand at a time, outside the time
 //! measured, so that they stay in the cache as those of a coordinator do. The median thousand is
 //! what is told: one that other work on the machine cuts into counts as no more than one.
 //!
