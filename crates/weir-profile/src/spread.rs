@@ -6,6 +6,7 @@ use crate::layout::HISTOGRAMS;
 use crate::profile::{Directions, Distribution, Series, SizeAndLatency};
 use crate::record::{Record, SeriesBin};
 use crate::totals::seconds;
+use hdrhistogram::Histogram;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -54,28 +55,25 @@ impl Histograms {
 /// The last bins hold what no call can be: they count at this value.
 const HIGHEST: u64 = 1 << 60;
 
-/// Quantiles of binned values, a bin counting at its middle; `unit` turns a value into the profile's unit.
+/// Quantiles of binned values; `unit` turns a value into the profile's unit.
 fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
     let used: Vec<usize> = (0..BINS).filter(|bin| bins[*bin] != 0).collect();
     let (Some(first), Some(last)) = (used.first(), used.last()) else { return Distribution::default() };
     let max = if last + 1 < BINS { bin_start(last + 1) - 1 } else { HIGHEST };
-    // Counts of damaged records must not overflow their sum.
-    let counted = || used.iter().map(|bin| (bin_middle(*bin).min(HIGHEST), bins[*bin].min(1 << 48)));
-    let count: u64 = counted().map(|(_, calls)| calls).sum();
-    let quantile = |q: f64| {
-        let wanted = ((q * count as f64).ceil() as u64).max(1);
-        let mut calls_below = 0;
-        let reaches = |(_, calls): &(u64, u64)| {
-            calls_below += calls;
-            calls_below >= wanted
-        };
-        unit(counted().find(reaches).map_or(max, |(middle, _)| middle))
+    // Two digits are finer than the bins. The bounds are valid, so this cannot fail.
+    let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, max.clamp(2, HIGHEST), 2) else {
+        return Distribution::default();
     };
+    for bin in &used {
+        // Counts of damaged records must not overflow the sums of quantiles.
+        histogram.saturating_record_n(bin_middle(*bin).min(HIGHEST), bins[*bin].min(1 << 48));
+    }
+    let quantile = |q: f64| unit(histogram.value_at_quantile(q).min(max));
     Distribution {
-        count,
+        count: histogram.len(),
         min: unit(bin_start(*first)),
         max: unit(max),
-        mean: counted().map(|(middle, calls)| unit(middle) * calls as f64).sum::<f64>() / count as f64,
+        mean: histogram.mean() * unit(1),
         p50: quantile(0.5),
         p90: quantile(0.9),
         p95: quantile(0.95),
@@ -161,7 +159,7 @@ mod tests {
         let mut bins = [0; BINS];
         bins[bin(4096)] = 3;
         let found = distribution(&bins, |value| value as f64);
-        assert_eq!((found.p50, found.p99_9), (bin_middle(bin(4096)) as f64, bin_middle(bin(4096)) as f64));
+        assert_eq!([found.p50, found.p99_9].map(|value| bin(value as u64)), [bin(4096); 2]);
         let found = distribution(&[u64::MAX; BINS], |value| value as f64);
         assert!(found.p99_9 <= HIGHEST as f64 && found.mean.is_finite());
     }
