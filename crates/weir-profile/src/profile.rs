@@ -96,7 +96,7 @@ pub struct Outside {
 /// What happened at the gate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coordination {
-    /// The coordinator's policy; `None` for a job that never met one.
+    /// The coordinator's policy, the latest if it changed; `None` for a job that never met one.
     pub policy: Option<String>,
     /// Requests that were held back, and for how long, summed over ranks.
     pub waits: u64,
