@@ -8,8 +8,8 @@ use weir_engine::sim::{Job, Phase, Program, SECOND_NS};
 /// What keeps a scenario within memory and patience.
 const MAX_JOBS: usize = 100_000;
 const MAX_PHASES: u64 = 10_000_000;
-/// All jobs one after the other, in seconds: nanoseconds still fit 64 bits.
-const MAX_TOTAL_S: f64 = 1e10;
+/// All jobs one after the other, in seconds: nanoseconds still fit 63 bits, as the engine counts them.
+const MAX_TOTAL_S: f64 = 9e9;
 
 const FIELDS: [&str; 4] = ["bandwidth", "jobs", "window", "noise"];
 const JOB_FIELDS: [&str; 10] =
