@@ -4,11 +4,11 @@ use crate::profile;
 use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use weir_coord::PolicyKind;
 use weir_coord::address::Choice;
 use weir_coord::auth::Key;
 use weir_coord::election::{self, Way};
 use weir_coord::server::Settings;
+use weir_coord::{DEFAULT_ORDER, Order, PolicyKind};
 pub(crate) use weir_profile::settings::Gate;
 use weir_profile::settings::{flag, gate, paths, time_ns};
 
@@ -26,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) key: Option<PathBuf>,
     /// What this job does if it is elected to coordinate.
     pub(crate) policy: PolicyKind,
+    pub(crate) order: Order,
     pub(crate) gate: Gate,
     /// Files that are held back; all if there are none.
     pub(crate) gate_paths: Vec<String>,
@@ -43,6 +44,7 @@ const DEFAULT: Config = Config {
     coordinator: None,
     key: None,
     policy: PolicyKind::Weir,
+    order: DEFAULT_ORDER,
     gate: Gate::Mpi,
     gate_paths: Vec::new(),
     max_wait_ns: 60_000_000_000,
@@ -68,6 +70,7 @@ const KNOWN: &[&str] = &[
     "WEIR_COORDINATOR",
     "WEIR_KEY",
     "WEIR_POLICY",
+    "WEIR_ORDER",
     "WEIR_GATE",
     "WEIR_MAX_WAIT",
     "WEIR_HINTS",
@@ -146,6 +149,9 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
     setting("WEIR_POLICY", "a policy such as weir, set10, fair or exclusive", "weir", &mut |v| {
         v.parse().map(|policy| config.policy = policy).is_ok()
     });
+    setting("WEIR_ORDER", "an order such as hio, sio, slack or nio", "hio", &mut |v| {
+        v.parse().map(|order| config.order = order).is_ok()
+    });
     setting("WEIR_GATE", "mpi, all or off, and paths behind a colon", "mpi", &mut |v| {
         gate(v).map(|(gate, paths)| (config.gate, config.gate_paths) = (gate, paths)).is_ok()
     });
@@ -161,7 +167,7 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
 
 /// How this job finds its coordinator.
 pub(crate) fn coordinator_way() -> Result<Way, String> {
-    let (choice, key, policy) = get(|c| (c.coordinator.clone(), c.key.clone(), c.policy));
+    let (choice, key, policy, order) = get(|c| (c.coordinator.clone(), c.key.clone(), c.policy, c.order));
     match choice {
         Some(Choice::Service(address)) => {
             let key = key.map(|path| Key::read(&path)).transpose()?;
@@ -171,6 +177,7 @@ pub(crate) fn coordinator_way() -> Result<Way, String> {
             let own = profile::identity();
             let settings = Settings {
                 policy,
+                order,
                 max_connections: MOST_CONNECTIONS,
                 title: format!("job {} ({}, pid {})", own.job, own.application, std::process::id()),
                 ..Settings::default()

@@ -72,13 +72,13 @@ def build(work, mpi, program):
 
 
 @contextlib.contextmanager
-def coordinator(work, policy):
-    """The settings with which a job asks a service of that policy; none at all for `none`."""
+def coordinator(work, policy, *words):
+    """The settings with which a job asks a service of that policy (and other options); none at all for `none`."""
     if policy == "none":
         yield {}
         return
     socket = work / "coordinator.sock"
-    command = [work / "weir", "coordinator", "--listen", f"unix:{socket}", "--policy", policy]
+    command = [work / "weir", "coordinator", "--listen", f"unix:{socket}", "--policy", policy, *words]
     service = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):

@@ -126,7 +126,8 @@ fn coordinate(input: &[u8]) -> Result<(), String> {
     let order = aggregators::Policy::ALL[input.len() % aggregators::Policy::ALL.len()];
     let bandwidth = vec![1e9, 1.9e9, 1.5e9];
     let scratch = Storage::new("/scratch");
-    let scratch = Storage { targets: TARGETS as usize, bandwidth, compute_nodes: 9, order, ..scratch };
+    let scratch = Storage { targets: TARGETS as usize, bandwidth, compute_nodes: 9, ..scratch };
+    coordinator.set_order(order);
     coordinator.set_storages(&[scratch]);
     let mut inbox = Inbox::default();
     inbox.feed(input);

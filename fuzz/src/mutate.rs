@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use weir_coord::wire::{FileInfo, Message, Part, Progress};
+use weir_coord::wire::{FileInfo, Message, Progress, Reader};
 
 /// Inputs are at most this long: some hundred frames.
 const MAX_INPUT_BYTES: usize = 8 << 10;
@@ -36,18 +36,18 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     let ask = Message::Ask { request: 1, file: file.clone() };
     let release = Message::Release { request: 1 };
     let claim = Message::Claim { request: 1, file, targets: vec![1, 3] };
-    let part = |target| Part { target, bytes: 1 << 20, shuffle_ns: 7_000 };
-    let aggregators = vec![part(0), part(1), part(0)];
-    let collect = Message::Collect { call: 1, path: "/scratch/a".into(), aggregators };
-    let served = |aggregator| Message::Served { call: 1, aggregator };
+    let read = |number, target| Message::Read {
+        reader: Reader { number, file: 3, call: 1, target, service_ns: 1 << 20, shuffle_ns: 7_000 },
+    };
+    let served = |number| Message::Served { number, call: 1 };
     let singles = [
         ask.clone(),
         release.clone(),
         claim.clone(),
-        collect.clone(),
+        read(0, 1),
         served(0),
         Message::Allocated { request: 1, aggregators: 2, stripes: 2, targets: vec![0, 3] },
-        Message::Turn { call: 1, aggregator: 2 },
+        Message::Turn { number: 2, call: 1 },
         hello("a"),
         begin.clone(),
         moved.clone(),
@@ -59,7 +59,7 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         Message::StatusQuery {},
         Message::Challenge { nonce: [3; 32] },
         Message::Proven { mac: [4; 32] },
-        Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy: "weir".into() },
+        Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy: "weir".into(), orders: true },
         Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX },
         Message::Hold { phase: 1, expected_ns: 1 },
         Message::Credit { phase: 1, credit_bytes: 1 << 22 },
@@ -77,7 +77,8 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     inputs.push(frames(&takeover));
     let files = [all(&ask), all(&release), all(&ask), all(&claim), all(&release)].concat();
     inputs.push(frames(&[greet.clone(), files].concat()));
-    let reads = [all(&begin), all(&collect), all(&served(0)), all(&served(1)), all(&served(2)), all(&end)];
+    let asked = [all(&read(0, 1)), all(&read(1, 2)), all(&read(2, 1))].concat();
+    let reads = [all(&begin), asked, all(&served(0)), all(&served(1)), all(&served(2)), all(&end)];
     inputs.push(frames(&[greet, reads.concat()].concat()));
     inputs
 }

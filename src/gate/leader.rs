@@ -188,6 +188,7 @@ impl Leader {
         page.limit_reached.store(0, Release);
         page.set_credit(CLOSED);
         page.desk.open();
+        page.readers.open();
         let ears = Ears::open(member.as_raw_fd(), waker, &page.bell);
         let gate = State { page, is_open: false, is_asking: false, unwanted: Vec::new() };
         Leader { page, ears, member, watch, gate }
@@ -214,6 +215,7 @@ impl Leader {
             if self.gate.is_open || self.member.client().is_joined() {
                 self.page.desk.pass_on(self.member.client());
             }
+            self.page.readers.pass_on(self.member.client());
             self.hear(Duration::ZERO);
             while self.gate.is_asking && now_ns() < now + ANSWER_NS {
                 self.hear(Duration::ZERO);
@@ -305,8 +307,9 @@ impl State {
         // Whatever else is said answers the question, or means that nobody will.
         self.is_asking &= matches!(word, Word::Credit { .. } | Word::Allocated { .. } | Word::Turn { .. });
         match word {
-            Word::Joined { policy } => {
+            Word::Joined { policy, orders } => {
                 self.is_open = false;
+                self.page.readers.set_ordered(orders);
                 measure::with_header(|header| header.policy.set(&policy));
                 if watch.phase().is_none() {
                     self.page.set_credit(CLOSED);
@@ -327,8 +330,7 @@ impl State {
                     self.unwanted.push(request);
                 }
             }
-            // Only who tells of its aggregators has turns of them.
-            Word::Turn { .. } => {}
+            Word::Turn { number, call } => self.page.readers.turn(number, call),
             Word::Lost { .. } => note(|counts| &counts.losses, 1),
             Word::Refused { reason } => explain(self.page, &reason),
             Word::Open { reason } => {

@@ -14,6 +14,8 @@ mod desk;
 pub(crate) mod hints;
 mod leader;
 mod page;
+pub(crate) mod reads;
+mod target;
 mod thread;
 mod watch;
 
@@ -24,6 +26,7 @@ use crate::shim::caller::{Caller, Thread};
 use crate::shim::shield::shield;
 use crate::{clock, lifecycle};
 use page::{Attached, OPEN, SILENT_NS};
+use reads::{Read, Reads};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
@@ -93,12 +96,19 @@ pub(crate) fn note_file(index: u64, path: &str) {
 }
 
 /// A request that was let in; it ends when this is dropped.
-pub(crate) struct Pass(Option<(Attached, u64)>);
+pub(crate) struct Pass {
+    request: Option<(Attached, u64)>,
+    read: Option<Read>,
+}
+
+impl Pass {
+    const FREE: Pass = Pass { request: None, read: None };
+}
 
 impl Pass {
     /// A request of which nobody knew how long it would be.
     pub(crate) fn charge(&mut self, more_bytes: u64) {
-        if let Some((attached, bytes)) = &mut self.0 {
+        if let Some((attached, bytes)) = &mut self.request {
             attached.page.charge(more_bytes);
             *bytes += more_bytes;
         }
@@ -107,8 +117,11 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        if let Some((Attached { page, slot, .. }, bytes)) = self.0 {
+        if let Some((attached @ Attached { page, slot, .. }, bytes)) = self.request {
             let now = now_ns();
+            if let Some(read) = &self.read {
+                read.ended(&attached, now);
+            }
             slot.done_bytes.fetch_add(bytes, Relaxed);
             slot.last_end_ns.fetch_max(now, Relaxed);
             slot.in_flight.fetch_sub(1, Release);
@@ -134,15 +147,29 @@ pub(crate) fn admit(thread: &Thread, block: &Block, bytes: u64) -> Pass {
         _ => false,
     };
     if !is_held_back || is_left_alone(block) {
-        return Pass(None);
+        return Pass::FREE;
     }
-    let Some(attached) = attached() else { return Pass(None) };
+    let Some(attached) = attached() else { return Pass::FREE };
     attached.slot.in_flight.fetch_add(1, AcqRel);
     if !attached.page.spend(bytes) {
         attached.slot.in_flight.fetch_sub(1, AcqRel);
         wait(attached, bytes);
     }
-    Pass(Some((attached, bytes)))
+    Pass { request: Some((attached, bytes)), read: None }
+}
+
+/// The same for one that reads: an aggregator's may then have to wait for its turn at the storage, which is not
+/// kept from others for want of bytes.
+pub(crate) fn admit_read(thread: &Thread, block: &Block, descriptor: i32, bytes: u64) -> Pass {
+    let reads = Reads::under_way(thread, block);
+    if let Some(reads) = reads {
+        reads.note_rest(now_ns());
+    }
+    let mut pass = admit(thread, block, bytes);
+    if let (Some(reads), Some((attached, _))) = (reads, &pass.request) {
+        pass.read = Some(reads.start(attached, descriptor));
+    }
+    pass
 }
 
 fn is_left_alone(block: &Block) -> bool {
@@ -239,19 +266,33 @@ fn wait(attached: Attached, bytes: u64) {
 /// Waits for the turn of a request, or for a reason to go on without.
 fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
     let page = attached.page;
+    let look = || {
+        let news = page.news();
+        if page.spend(bytes) { None } else { Some(news) }
+    };
+    let expected_ns = || page.expected_ns.load(Acquire);
+    wait_for(attached, start_ns, expected_ns, look, |news, limit| page.sleep(news, limit))
+}
+
+/// Asks the leader to look, and waits until `look` answers nothing, or for a reason to go on all the same. What it answers is
+/// for `sleep`, which ends when that has changed. The limit is beyond the time that others should need.
+fn wait_for(
+    attached: &Attached,
+    start_ns: u64,
+    expected_ns: impl Fn() -> u64,
+    look: impl Fn() -> Option<u32>,
+    sleep: impl Fn(u32, Duration),
+) -> Outcome {
+    let page = attached.page;
     let patience_ns = config::get(|c| c.max_wait_ns);
     let Some(presence) = presence() else { return Outcome::Alone };
     if !page.bell.ring() {
         leader::start(presence);
     }
     loop {
-        let news = page.news();
-        if page.spend(bytes) {
-            return Outcome::Turn;
-        }
+        let Some(seen) = look() else { return Outcome::Turn };
         let now = now_ns();
-        // Beyond the time that others should need.
-        let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(page.expected_ns.load(Acquire));
+        let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(expected_ns());
         let silent_ns = page.silent_ns(now);
         if now >= limit_ns {
             return Outcome::Limit;
@@ -275,7 +316,7 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
             unsafe { libc::sched_yield() };
             continue;
         }
-        page.sleep(news, LOOK.min(Duration::from_nanos(limit_ns - now)));
+        sleep(seen, LOOK.min(Duration::from_nanos(limit_ns - now)));
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::bell::{self, Bell};
 use super::desk::Desk;
+use super::reads::Readers;
 use crate::profile;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,7 +18,7 @@ use weir_coord::place::Place;
 /// Ranks beyond this many share the last slot.
 pub(super) const SLOTS: usize = 1023;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x03");
 
 /// The credit of a gate that is open.
 pub(super) const OPEN: u64 = u64::MAX;
@@ -47,6 +48,7 @@ pub(super) struct Page {
     credit: Line<Credit>,
     spent_bytes: Line<AtomicU64>,
     pub(super) desk: Line<Desk>,
+    pub(super) readers: Line<Readers>,
     slot: [Slot; SLOTS],
 }
 
@@ -90,7 +92,7 @@ pub(super) struct Slot {
     pub(super) last_end_ns: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Page>() < 80 << 10);
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Page>() < 88 << 10);
 
 /// All slots together at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -208,7 +210,7 @@ impl Page {
                 continue;
             }
             let state = if slot.is_up_to_something() { profile::stat_field(pid, 0) } else { None };
-            if !is_there(pid) || matches!(state, Some('Z' | 'X')) {
+            if is_dead(pid, state) {
                 if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_err() {
                     // It has just left by itself.
                     continue;
@@ -224,6 +226,7 @@ impl Page {
                 slot.stopped.store(u32::from(matches!(state, 'T' | 't')), Relaxed);
             }
         }
+        self.readers.call_roll(|pid| is_dead(pid, profile::stat_field(pid, 0)));
     }
 }
 
@@ -236,6 +239,10 @@ impl Slot {
     pub(super) fn is_here(&self) {
         self.stopped.store(0, Relaxed);
     }
+}
+
+fn is_dead(pid: u32, state: Option<char>) -> bool {
+    !is_there(pid) || matches!(state, Some('Z' | 'X'))
 }
 
 fn is_there(pid: u32) -> bool {
@@ -296,6 +303,12 @@ impl Attached {
         }
         page.attached.fetch_add(1, AcqRel);
         Ok(Attached { page, slot: page.take_slot(), inode })
+    }
+
+    /// The place of this rank's slot among all.
+    pub(super) fn slot_number(&self) -> usize {
+        let slots = std::ptr::from_ref(&self.page.slot).addr();
+        (std::ptr::from_ref(self.slot).addr() - slots) / size_of::<Slot>()
     }
 
     /// Whether this is the page that others find at the place now.

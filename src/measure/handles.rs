@@ -1,6 +1,7 @@
 //! From an `MPI_File` to its counters. Lookups take no lock; opening and closing do.
 
 use super::exchange::{FileView, Noted};
+use crate::gate::reads::Reads;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use weir_profile::layout::Block;
@@ -15,6 +16,7 @@ pub(crate) struct Open {
     /// Processes that have it open together.
     pub(crate) nranks: AtomicU64,
     pub(crate) view: FileView,
+    pub(crate) reads: Reads,
     /// A split collective that is under way (MPI allows one per handle): when it began and what of
     /// that time was spent inside `_begin`.
     pub(crate) split: Split,
@@ -36,6 +38,7 @@ static OPEN: [Open; PLACES] = [const {
         block: AtomicPtr::new(std::ptr::null_mut()),
         nranks: AtomicU64::new(0),
         view: FileView::new(),
+        reads: Reads::new(),
         split: Split {
             start_ticks: AtomicU64::new(0),
             inside_ticks: AtomicU64::new(0),
@@ -102,6 +105,7 @@ pub(crate) fn insert(handle: usize, block: &'static Block, nranks: u64, sequenti
             open.block.store(std::ptr::from_ref(block).cast_mut(), Relaxed);
             open.nranks.store(nranks, Relaxed);
             open.view.opened(sequential);
+            open.reads.opened();
             open.split.start_ticks.store(0, Relaxed);
             open.handle.store(handle, Release);
             return true;

@@ -6,6 +6,7 @@ use super::shield::shield;
 use crate::abi::{self, Handle};
 use crate::clock::ticks;
 use crate::config;
+use crate::gate;
 use crate::measure::data::{self, Call, Class, Meta, Op};
 use crate::measure::exchange::{self, Place};
 use crate::measure::files;
@@ -47,6 +48,12 @@ pub(super) fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Pl
         return enter();
     }
     let listed = exchange::begin(thread, fh, place, op.writes());
+    if gate::is_on()
+        && !op.writes()
+        && let Some(open) = handles::find(fh)
+    {
+        gate::reads::begin(thread, open);
+    }
     let start_ticks = enter();
     if listed {
         thread.caller.set(Caller::MpiListed);
@@ -60,6 +67,7 @@ pub(super) fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Pl
 fn leave(thread: &Thread) -> u64 {
     let end = ticks();
     thread.caller.set(Caller::App);
+    gate::reads::end(thread);
     end
 }
 

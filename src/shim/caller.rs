@@ -1,6 +1,7 @@
 //! Who is calling: the program, the MPI library beneath it, or Weir itself.
 
 use crate::arch;
+use crate::gate::reads::Reads;
 use crate::lifecycle::armed;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,6 +38,8 @@ pub(crate) struct Thread {
     entry: Cell<usize>,
     /// Time spent at the gate since the last call was counted.
     pub(crate) gate_ticks: Cell<u64>,
+    /// Of the file on which it makes a collective read, if there is a gate.
+    pub(crate) reads: Cell<*const Reads>,
 }
 
 const _: () = assert!(std::mem::size_of::<Thread>() <= 64);

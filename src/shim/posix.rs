@@ -89,7 +89,10 @@ macro_rules! data_calls {
                 if thread.caller.get() != Caller::Weir
                     && let Some(block) = files::of_fd(Module::Posix, $fd)
                 {
-                    let _pass = if gate::is_on() { Some(gate::admit(thread, block, $bytes)) } else { None };
+                    let _pass = gate::is_on().then(|| match Direction::$direction {
+                        Direction::Read => gate::admit_read(thread, block, $fd, $bytes),
+                        Direction::Write => gate::admit(thread, block, $bytes),
+                    });
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let moved = unsafe { real($fd $(, $arg)*) };

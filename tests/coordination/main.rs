@@ -15,6 +15,7 @@ mod live;
 mod meeting;
 mod peace;
 mod programs;
+mod readers;
 mod service;
 mod strangers;
 mod turns;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         limits::list(),
         input::list(),
         hints::list(),
+        readers::list(),
     ]
     .into_iter()
     .flatten()

@@ -13,6 +13,7 @@ use weir_coord::config::Config;
 use weir_coord::election::{Office, default_directory};
 use weir_coord::server::{Server, Settings};
 use weir_coord::storage::Storage;
+use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
 
 #[derive(clap::Args)]
@@ -24,7 +25,11 @@ pub(crate) struct Args {
     /// Who may do I/O when, and at what share [default: weir]
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyKind>,
-    /// A file of lines `key = value` with the keys listen, policy, key, and of sections [storage PATH]; what is
+    /// In which order a storage target serves the aggregators of collective reads: nio (none), sio, hio, slack
+    /// [default: hio]
+    #[arg(long, value_name = "ORDER")]
+    order: Option<aggregators::Policy>,
+    /// A file of lines `key = value` with the keys listen, policy, order, key, and of sections [storage PATH]; what is
     /// said here stands above it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -40,6 +45,7 @@ impl Args {
         Ok(Config {
             listen: if self.listen.is_empty() { file.listen } else { self.listen.clone() },
             policy: self.policy.or(file.policy),
+            order: self.order.or(file.order),
             key: self.key.clone().or(file.key),
             storages: file.storages,
         })
@@ -89,6 +95,7 @@ impl Service {
     fn open(config: &Config) -> Result<Service, String> {
         let settings = Settings {
             policy: config.policy.unwrap_or(PolicyKind::Weir),
+            order: config.order.unwrap_or(aggregators::DEFAULT),
             key: config.key.as_deref().map(Key::read).transpose()?,
             title: format!("weir coordinator, pid {}", std::process::id()),
             storages: config.storages.clone(),
@@ -133,8 +140,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut service = Service::open(&config)?;
     watch_signals(service.server().waker());
     eprintln!(
-        "weir: coordinating with policy {}, storages: {}",
+        "weir: coordinating with policy {}, order {}, storages: {}",
         service.server().policy(),
+        service.server().order(),
         names(&config.storages)
     );
     while !STOP.load(SeqCst) {
@@ -169,10 +177,14 @@ fn reload(args: &Args, config: &mut Config, server: &mut Server) {
     if policy != server.policy() {
         server.set_policy(policy);
     }
+    let order = new.order.unwrap_or(aggregators::DEFAULT);
+    if order != server.order() {
+        server.set_order(order);
+    }
     if new.storages != config.storages {
         server.set_storages(new.storages.clone());
     }
-    eprintln!("weir: reloaded, policy {policy}, storages: {}", names(&new.storages));
+    eprintln!("weir: reloaded, policy {policy}, order {order}, storages: {}", names(&new.storages));
     config.policy = new.policy;
     config.storages = new.storages;
 }

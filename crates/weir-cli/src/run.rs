@@ -9,9 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use weir_coord::PolicyKind;
 use weir_coord::address::Choice;
 use weir_coord::place::Place;
+use weir_coord::{Order, PolicyKind};
 use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
 use weir_profile::settings;
 
@@ -52,6 +52,10 @@ pub(crate) struct Args {
     /// [default: WEIR_POLICY or weir]
     #[arg(long, value_name = "NAME", value_parser = policy)]
     policy: Option<String>,
+    /// In which order it then has storage targets serve the aggregators of collective reads: nio (none), sio, hio, slack
+    /// [default: WEIR_ORDER or hio]
+    #[arg(long, value_name = "NAME", value_parser = order)]
+    order: Option<String>,
     /// Whose I/O waits for its turn: mpi, all or off; for some files only with their paths behind a colon,
     /// as in mpi:/scratch [default: WEIR_GATE or mpi]
     #[arg(long, value_name = "WHAT", value_parser = gate)]
@@ -100,6 +104,10 @@ fn policy(value: &str) -> Result<String, String> {
     value.parse::<PolicyKind>().map(|_| value.into()).map_err(|error| error.to_string())
 }
 
+fn order(value: &str) -> Result<String, String> {
+    value.parse::<Order>().map(|_| value.into())
+}
+
 fn gate(value: &str) -> Result<String, String> {
     settings::gate(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
@@ -111,9 +119,10 @@ fn flag(value: &str) -> Result<String, String> {
 /// A setting that ranks would complain about one by one is better refused here.
 fn check_environment() -> Result<(), String> {
     type Check = fn(&str) -> Result<String, String>;
-    let checks: [(&str, Check); 5] = [
+    let checks: [(&str, Check); 6] = [
         ("WEIR_COORDINATOR", coordinator),
         ("WEIR_POLICY", policy),
+        ("WEIR_ORDER", order),
         ("WEIR_GATE", gate),
         ("WEIR_MAX_WAIT", positive_time),
         ("WEIR_HINTS", flag),
@@ -155,6 +164,7 @@ impl Args {
         settings.push(("WEIR_COORDINATOR", coordinator.unwrap_or_else(|| "elect".into())));
         settings.extend(self.key.as_ref().map(|key| ("WEIR_KEY", key.into())));
         settings.extend(self.policy.as_ref().map(|policy| ("WEIR_POLICY", policy.into())));
+        settings.extend(self.order.as_ref().map(|order| ("WEIR_ORDER", order.into())));
         settings.extend(self.gate.as_ref().map(|gate| ("WEIR_GATE", gate.into())));
         settings.extend(self.hints.then(|| ("WEIR_HINTS", "on".into())));
         settings.extend(self.max_wait.as_ref().map(|time| ("WEIR_MAX_WAIT", time.into())));

@@ -83,9 +83,10 @@ fn text(status: &Value) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{} with policy {}, up {:.0} s, on {}\n{} jobs, {}/s now, {:.0} decisions/s, {} turned away, {} leases expired\n",
+        "{} with policy {}, order {}, up {:.0} s, on {}\n{} jobs, {}/s now, {:.0} decisions/s, {} turned away, {} leases expired\n",
         word(&status["coordinator"]),
         word(&status["policy"]),
+        word(&status["order"]),
         number(&status["up_s"]),
         status["listens_on"].as_array().into_iter().flatten().map(word).collect::<Vec<_>>().join(", "),
         status["jobs"].as_array().map_or(0, Vec::len),
@@ -117,22 +118,40 @@ fn text(status: &Value) -> String {
             number(&job["waited_s"]),
         );
     }
-    let _ = write!(out, "{}", places(status));
+    let _ = write!(out, "{}{}", places(status), targets(status));
     out
 }
 
-/// Which targets the files of jobs have, and who waits to read from some.
+/// Which jobs read where and wait for that. A target has no name that all nodes know.
+fn targets(status: &Value) -> String {
+    let mut out = String::new();
+    for target in status["targets"].as_array().into_iter().flatten() {
+        let jobs = |what: &str| {
+            let mut names: Vec<&str> =
+                target[what].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let readers = names.len();
+            names.sort_unstable();
+            names.dedup();
+            if names.is_empty() { "nobody".into() } else { format!("{} ({readers})", names.join(", ")) }
+        };
+        let _ = writeln!(
+            out,
+            "\ntarget {}: {} reads, {} waits; {} turns, {} overdue",
+            target["target"].as_str().unwrap_or("?"),
+            jobs("reading"),
+            jobs("waiting"),
+            target["turns"],
+            target["overdue"],
+        );
+    }
+    out
+}
+
+/// Which targets the files of jobs have.
 fn places(status: &Value) -> String {
     let mut out = String::new();
     for storage in status["storages"].as_array().into_iter().flatten() {
-        let _ = writeln!(
-            out,
-            "\n{}: {} readers, {} waiting for their turn, {} overdue so far",
-            storage["path"].as_str().unwrap_or("?"),
-            storage["readers"],
-            storage["readers_waiting"],
-            storage["readers_overdue"],
-        );
+        let _ = writeln!(out, "\n{}:", storage["path"].as_str().unwrap_or("?"));
         for job in status["jobs"].as_array().into_iter().flatten() {
             let allocations = job["allocations"].as_array().into_iter().flatten();
             for allocation in allocations.filter(|allocation| allocation["storage"] == storage["path"]) {
@@ -182,7 +201,7 @@ mod tests {
     #[test]
     fn a_status_is_shown_with_a_line_per_job() {
         let status = serde_json::json!({
-            "coordinator": "job 4711 on node7", "policy": "set10", "up_s": 12.3, "refused": 0, "leases_expired": 1,
+            "coordinator": "job 4711 on node7", "policy": "set10", "order": "hio", "up_s": 12.3, "refused": 0, "leases_expired": 1,
             "bandwidth_bytes_per_s": 3.5e6, "decisions_per_s": 12.0, "listens_on": ["unix:/run/a", "tcp://n:1"],
             "jobs": [{ "job": "4711", "application": "lammps", "nodes": [{}], "set": 1.0, "state": "in I/O",
                        "state_s": 0.5, "share": 0.9, "phases": 3, "phase_bytes": 1024, "moved_bytes": 0, "held_s": 0.25,
@@ -190,7 +209,7 @@ mod tests {
         });
         let text = text(&status);
         assert!(
-            text.starts_with("job 4711 on node7 with policy set10, up 12 s, on unix:/run/a, tcp://n:1\n1 jobs, 3.3 MiB/s now"),
+            text.starts_with("job 4711 on node7 with policy set10, order hio, up 12 s, on unix:/run/a, tcp://n:1\n1 jobs, 3.3 MiB/s now"),
             "{text}"
         );
         let line = text.lines().last().unwrap();
@@ -203,14 +222,25 @@ mod tests {
     #[test]
     fn places_are_shown_by_storage() {
         let status = serde_json::json!({
-            "storages": [{ "path": "/scratch", "readers": 2, "readers_waiting": 1, "readers_overdue": 0 }],
+            "storages": [{ "path": "/scratch" }],
             "jobs": [{ "job": "4711", "allocations": [
                 { "storage": "/scratch", "targets": [0, 1, 2, 5, 7, 8], "files": 3 },
                 { "storage": "/home", "targets": [1], "files": 1 },
             ] }],
         });
         let text = places(&status);
-        assert!(text.starts_with("\n/scratch: 2 readers, 1 waiting"), "{text}");
+        assert!(text.starts_with("\n/scratch:\n"), "{text}");
         assert!(text.ends_with("3 files open, on targets 0-2, 5, 7-8\n"), "{text}");
+    }
+
+    #[test]
+    fn targets_are_shown_with_who_reads_and_who_waits() {
+        let status = serde_json::json!({ "targets": [
+            { "target": "00ff", "reading": ["b", "b"], "waiting": ["c", "a", "c"], "turns": 7, "overdue": 1 },
+            { "target": "0001", "reading": [], "waiting": [], "turns": 2, "overdue": 0 },
+        ] });
+        let text = "\ntarget 00ff: b (2) reads, a, c (3) waits; 7 turns, 1 overdue\n\
+            \ntarget 0001: nobody reads, nobody waits; 2 turns, 0 overdue\n";
+        assert_eq!(targets(&status), text);
     }
 }

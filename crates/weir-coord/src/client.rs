@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
 use crate::errands::Errands;
 use crate::socket::{Channel, Input, Interest, Poller, Ready, Stream, Waker, now_ns};
-use crate::wire::{FileInfo, Message, Part, Progress};
+use crate::wire::{FileInfo, Message, Progress, Reader};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub struct Identity {
 /// What the gate has to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Word {
-    /// There is a coordinator and it knows the job.
-    Joined { policy: String },
+    /// There is a coordinator and it knows the job. Without orders no reader needs to ask for its turn.
+    Joined { policy: String, orders: bool },
     /// The phase may do I/O; a request may start while fewer bytes than the credit were spent in this phase.
     Granted { phase: u64, share: f64, credit_bytes: u64 },
     /// As above; `u64::MAX` is no limit. Replaces the credit before, up or down.
@@ -40,8 +40,8 @@ pub enum Word {
     Held { phase: u64, expected_ns: u64 },
     /// The answer to [`Client::ask`]. Zero aggregators or stripes, no targets: no opinion on that.
     Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32> },
-    /// This aggregator of a collective read may begin; see [`Client::collect`].
-    Turn { call: u64, aggregator: u32 },
+    /// This reader may read now; see [`Client::read`].
+    Turn { number: u32, call: u64 },
     /// The coordinator is gone. What it said last holds until `Joined` or `Open`.
     Lost { reason: String },
     /// Nobody has coordinated for too long: everybody may go, until `Joined`.
@@ -252,22 +252,22 @@ impl Client {
         }
     }
 
-    /// A collective read begins: which aggregator may read when? There is a [`Word::Turn`] for each, at once if there is
-    /// nobody to ask or if the coordinator goes. Every node with an aggregator tells the whole call, under the same number.
-    pub fn collect(&mut self, call: u64, path: &str, aggregators: Vec<Part>) {
-        if self.is_joined() && self.errands.collect(call, aggregators.len()) {
-            self.send(&Message::Collect { call, path: path.into(), aggregators });
+    /// An aggregator of this node is about to read in a collective call: when may it? [`Word::Turn`] is the answer, at
+    /// once if there is nobody to ask or if the coordinator goes. [`Client::served`] must follow.
+    pub fn read(&mut self, reader: Reader) {
+        let Reader { number, call, .. } = reader;
+        if self.is_joined() && self.errands.read(number, call) {
+            self.send(&Message::Read { reader });
         } else {
-            let all = 0..aggregators.len() as u32;
-            self.words.extend(all.map(|aggregator| Word::Turn { call, aggregator }));
+            self.words.push(Word::Turn { number, call });
         }
     }
 
-    /// An aggregator of this node has read, whether or not it had waited for its turn.
-    pub fn served(&mut self, call: u64, aggregator: u32) {
-        self.errands.turn(call, aggregator);
+    /// It has read, whether or not it had waited for its turn.
+    pub fn served(&mut self, number: u32, call: u64) {
+        self.errands.turn(number, call);
         if self.is_joined() {
-            self.send(&Message::Served { call, aggregator });
+            self.send(&Message::Served { number, call });
         }
     }
 
@@ -404,10 +404,10 @@ impl Client {
         match message {
             Message::Challenge { nonce } => self.prove(nonce),
             Message::Proven { mac } => self.check(&mac),
-            Message::Welcome { beat_ms, report_ms, policy, .. } => {
+            Message::Welcome { beat_ms, report_ms, policy, orders, .. } => {
                 self.beat_ns = u64::from(beat_ms.max(1)) * 1_000_000;
                 self.report_ns = u64::from(report_ms) * 1_000_000;
-                self.joined(policy);
+                self.joined(policy, orders);
             }
             Message::Grant { phase, share, credit_bytes } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
@@ -429,8 +429,8 @@ impl Client {
             {
                 self.words.push(Word::Allocated { request, aggregators, stripes, targets });
             }
-            Message::Turn { call, aggregator } if self.errands.turn(call, aggregator) => {
-                self.words.push(Word::Turn { call, aggregator });
+            Message::Turn { number, call } if self.errands.turn(number, call) => {
+                self.words.push(Word::Turn { number, call });
             }
             Message::Refuse { reason } => self.refuse(reason),
             // Beats are heard by being received; answers to an earlier phase and what is not ours to
@@ -466,20 +466,20 @@ impl Client {
         }
     }
 
-    fn joined(&mut self, policy: String) {
+    fn joined(&mut self, policy: String, orders: bool) {
         match std::mem::replace(&mut self.link, Link::Down) {
             Link::Greeting { channel, is_trusted: true, .. } => self.link = Link::Up { channel },
             Link::Up { channel } => {
                 // Under another policy from now on; it knows all the rest.
                 self.link = Link::Up { channel };
-                return self.words.push(Word::Joined { policy });
+                return self.words.push(Word::Joined { policy, orders });
             }
             other => {
                 self.link = other;
                 return self.refuse("it has not proven that it has the key".into());
             }
         }
-        self.words.push(Word::Joined { policy });
+        self.words.push(Word::Joined { policy, orders });
         self.rejoins = true;
         self.down_since_ns = None;
         if let Some(phase) = &mut self.phase {

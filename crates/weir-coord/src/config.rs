@@ -3,6 +3,7 @@
 //! ```text
 //! listen = unix:/run/weir/coordinator.sock      # may stand more than once
 //! policy = weir
+//! order = hio                                   # of readers at a target: nio, sio, hio, slack …
 //! key = /etc/weir/key
 //!
 //! [storage /scratch]                            # may stand more than once
@@ -10,7 +11,6 @@
 //! bandwidth_mb_per_s = 500 980 1400 1700        # of one application on 1, 2, 3 … targets
 //! compute_nodes = 128
 //! allocation = weir                             # or ta+gc, mckp …
-//! order = hio                                   # or sio, slack …
 //! ```
 
 use crate::address::Address;
@@ -25,12 +25,13 @@ use weir_engine::{aggregators, resources};
 pub struct Config {
     pub listen: Vec<Address>,
     pub policy: Option<PolicyKind>,
+    pub order: Option<aggregators::Policy>,
     pub key: Option<PathBuf>,
     pub storages: Vec<Storage>,
 }
 
-const KEYS: &str = "listen, policy, key";
-const STORAGE_KEYS: &str = "targets, bandwidth_mb_per_s, compute_nodes, allocation, order";
+const KEYS: &str = "listen, policy, order, key";
+const STORAGE_KEYS: &str = "targets, bandwidth_mb_per_s, compute_nodes, allocation";
 
 impl Config {
     /// Every line is `key = value` or `[storage PATH]`; what follows a `#` is a comment. Errors name the line
@@ -93,6 +94,7 @@ impl Config {
         match key {
             "listen" => self.listen.push(value.parse().map_err(bad)?),
             "policy" => self.policy = Some(value.parse().map_err(bad)?),
+            "order" => self.order = Some(value.parse().map_err(bad)?),
             "key" if value.is_empty() => return Err(bad("no file".into())),
             "key" => self.key = Some(value.into()),
             _ => return Err(format!("unknown key {key:?}; valid are {KEYS}, and [storage PATH]")),
@@ -116,11 +118,6 @@ impl Config {
             "allocation" => {
                 storage.allocation = resources::Policy::parse(value).map_err(|error| bad(&error.reason))?
             }
-            "order" => {
-                let names = aggregators::Policy::ALL.map(aggregators::Policy::name).join(", ");
-                storage.order = aggregators::Policy::from_name(value)
-                    .ok_or_else(|| bad(&format!("there is no such order; valid are {names}")))?
-            }
             _ => {
                 return Err(format!(
                     "unknown key {key:?} of [storage {}]; valid are {STORAGE_KEYS}",
@@ -141,8 +138,9 @@ mod tests {
 
     #[test]
     fn a_file_says_all_there_is_to_say() {
-        let text = "# ours\nlisten = unix:/run/weir/a.sock\nlisten = tcp://node7:4711 # too\n\npolicy=set10\nkey = /etc/k\n";
-        let more = "[ storage /home ]\ntargets=1\nbandwidth_mb_per_s=90.5\ncompute_nodes=4\nallocation=ta+gc\norder=sio\n";
+        let text = "# ours\nlisten = unix:/run/weir/a.sock\nlisten = tcp://node7:4711 # too\n\npolicy=set10\norder = sio\nkey = /etc/k\n";
+        let more =
+            "[ storage /home ]\ntargets=1\nbandwidth_mb_per_s=90.5\ncompute_nodes=4\nallocation=ta+gc\n";
         let config = Config::parse(&format!("{text}{SCRATCH}\n{more}")).unwrap();
         assert_eq!(config.listen.len(), 2);
         assert_eq!(config.policy, Some(PolicyKind::Set10));
@@ -151,14 +149,15 @@ mod tests {
         assert_eq!((scratch.path.as_str(), scratch.targets, scratch.compute_nodes), ("/scratch", 8, 128));
         assert_eq!(scratch.bandwidth, [500e6, 980e6, 1400e6]);
         assert_eq!(scratch.allocation, resources::Policy::Weir);
-        assert_eq!((home.path.as_str(), home.order), ("/home", aggregators::Policy::Sio));
+        assert_eq!(config.order, Some(aggregators::Policy::Sio));
+        assert_eq!(home.path, "/home");
         assert_eq!(home.allocation.name(), "ta+gc");
     }
 
     #[test]
     fn what_is_wrong_in_a_file_is_named_with_its_line() {
         for (text, error) in [
-            ("\npolice = set10", "line 2: unknown key \"police\"; valid are listen, policy, key"),
+            ("\npolice = set10", "line 2: unknown key \"police\"; valid are listen, policy, order, key"),
             ("policy = set11", "line 1: policy: unknown policy \"set11\"; valid are exclusive"),
             ("listen = here", "line 1: listen: address \"here\": must be"),
             ("policy set10", "line 1: \"policy set10\" is not key = value"),
@@ -183,10 +182,7 @@ mod tests {
                 "[storage /a]\nallocation = best",
                 "line 2: allocation: \"best\": there is no \"best\"; there are",
             ),
-            (
-                "[storage /a]\norder = best",
-                "line 2: order: \"best\": there is no such order; valid are nio, sio",
-            ),
+            ("order = best", "line 1: order: unknown order \"best\"; valid are nio, sio, hio"),
         ] {
             let said = Config::parse(text).unwrap_err();
             assert!(said.starts_with(error), "{said}");

@@ -13,6 +13,7 @@ use crate::turns::Turns;
 use crate::wire::{Message, Progress};
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use weir_engine::aggregators;
 use weir_engine::engine::{Action, Engine, Event, JobId, JobInfo, MAX_JOBS};
 use weir_engine::sharing::PolicyKind;
 
@@ -88,7 +89,7 @@ impl Coordinator {
             nodes: Vec::new(),
             tokens: Tokens::default(),
             allocations: Allocations::default(),
-            turns: Turns::default(),
+            turns: Turns::new(aggregators::Policy::Nio),
             settled_ns: 0,
             changed: Vec::new(),
             began_ns: now_ns,
@@ -159,6 +160,8 @@ impl Coordinator {
         job.peers.retain(|of| *of != peer);
         if !job.peers.is_empty() {
             self.allocations.node_gone(now_ns, node.job, peer);
+            self.turns.node_gone(now_ns, node.job, peer);
+            self.tell_turns();
             if let Some(phase) = node.phase {
                 self.node_ended(now_ns, node.job, phase.progress);
             }
@@ -171,7 +174,8 @@ impl Coordinator {
         self.tokens.forget(node.job);
         self.allocations.job_gone(node.job);
         self.jobs[node.job.0 as usize] = None;
-        self.end_turns(now_ns, node.job);
+        self.turns.job_gone(now_ns, node.job);
+        self.tell_turns();
         self.free.push(node.job);
         self.step(now_ns, Event::JobLeft { job: node.job });
     }
@@ -204,11 +208,7 @@ impl Coordinator {
     /// Goes on under another policy, which learns anew; who holds a grant is asked first.
     pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
         self.policy = policy;
-        for peer in 0..self.nodes.len() {
-            if self.is_node(peer) {
-                self.welcome(peer);
-            }
-        }
+        self.welcome_all();
         self.engine = Engine::new(policy.build());
         self.timer_ns = None;
         self.common_share = None;
@@ -294,10 +294,20 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Everybody hears how things are done from now on.
+    fn welcome_all(&mut self) {
+        for peer in 0..self.nodes.len() {
+            if self.is_node(peer) {
+                self.welcome(peer);
+            }
+        }
+    }
+
     fn welcome(&mut self, peer: Peer) {
         let Pace { lease_ms, beat_ms, report_ms } = self.pace;
         let policy = self.policy.to_string();
-        self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy }));
+        let orders = self.order() != aggregators::Policy::Nio;
+        self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy, orders }));
     }
 
     fn new_job(

@@ -1,20 +1,20 @@
-//! What a node has asked for beside its phase: places for its files, and turns for its aggregators.
+//! What a node has asked for beside its phase: places for its files, and turns for its readers.
 //!
 //! Every question is answered once, whatever becomes of the coordinator: with none, by "no opinion" and "go".
 
 use crate::client::Word;
-use crate::wire::{FileInfo, MAX_LIST, Message};
+use crate::wire::{FileInfo, Message};
 use std::collections::BTreeMap;
 
-/// More files or calls are not asked about.
+/// More files or readers are not asked about.
 const MAX_FILES: usize = 4096;
-const MAX_CALLS: usize = 1024;
+const MAX_READERS: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Errands {
     files: BTreeMap<u64, File>,
-    /// Per call and aggregator, whether its turn is still to come.
-    calls: BTreeMap<u64, Vec<bool>>,
+    /// By number, the call in which each waits for its turn.
+    readers: BTreeMap<u32, u64>,
 }
 
 struct File {
@@ -44,29 +44,27 @@ impl Errands {
     }
 
     /// False: it cannot be asked.
-    pub(crate) fn collect(&mut self, call: u64, aggregators: usize) -> bool {
-        if self.calls.len() >= MAX_CALLS || !(1..=MAX_LIST).contains(&aggregators) {
-            return false;
+    pub(crate) fn read(&mut self, number: u32, call: u64) -> bool {
+        let has_room = self.readers.len() < MAX_READERS;
+        if has_room {
+            self.readers.insert(number, call);
         }
-        self.calls.insert(call, vec![true; aggregators]);
-        true
+        has_room
     }
 
-    /// The aggregator's turn has come or is not needed any more; false if it did not wait.
-    pub(crate) fn turn(&mut self, call: u64, aggregator: u32) -> bool {
-        let Some(waits) = self.calls.get_mut(&call) else { return false };
-        let waited = waits.get_mut(aggregator as usize).is_some_and(std::mem::take);
-        if !waits.contains(&true) {
-            self.calls.remove(&call);
+    /// The reader's turn has come or is not needed any more; false if it did not wait for it.
+    pub(crate) fn turn(&mut self, number: u32, call: u64) -> bool {
+        let waited = self.readers.get(&number) == Some(&call);
+        if waited {
+            self.readers.remove(&number);
         }
         waited
     }
 
     /// The phase is over: nobody waits for a turn any more.
     pub(crate) fn end_phase(&mut self, words: &mut Vec<Word>) {
-        for (call, waits) in std::mem::take(&mut self.calls) {
-            words.extend(turns(call, waits));
-        }
+        let waiting = std::mem::take(&mut self.readers).into_iter();
+        words.extend(waiting.map(|(number, call)| Word::Turn { number, call }));
     }
 
     /// The coordinator is gone: whoever waits for its answer need not.
@@ -85,9 +83,4 @@ impl Errands {
         });
         placed.collect()
     }
-}
-
-fn turns(call: u64, waits: Vec<bool>) -> impl Iterator<Item = Word> {
-    let waiting = waits.into_iter().enumerate().filter(|(_, waits)| *waits);
-    waiting.map(move |(index, _)| Word::Turn { call, aggregator: index as u32 })
 }

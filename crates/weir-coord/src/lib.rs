@@ -33,6 +33,7 @@ pub mod tokens;
 mod turns;
 pub mod wire;
 
+pub use weir_engine::aggregators::{DEFAULT as DEFAULT_ORDER, Policy as Order};
 pub use weir_engine::sharing::PolicyKind;
 
 pub use socket::{Waker, now_ns};

@@ -19,11 +19,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
+use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub policy: PolicyKind,
+    /// In which order storage targets serve the readers of several jobs.
+    pub order: aggregators::Policy,
     pub pace: Pace,
     /// What TCP peers have to prove that they have.
     pub key: Option<Key>,
@@ -31,7 +34,7 @@ pub struct Settings {
     pub max_connections: usize,
     /// As shown by `weir status`.
     pub title: String,
-    /// Where files can be placed and reads be ordered; elsewhere there is no opinion.
+    /// Where files can be placed; elsewhere there is no opinion.
     pub storages: Vec<Storage>,
 }
 
@@ -39,6 +42,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             policy: PolicyKind::Weir,
+            order: aggregators::DEFAULT,
             pace: Pace::default(),
             key: None,
             max_connections: 16_384,
@@ -59,6 +63,8 @@ const SLICE_NS: u64 = 10_000_000;
 const MESSAGES_PER_SLICE: u32 = 1_000;
 /// A status, and a place for a file, is so much work that it counts for this many more.
 const HARD_MESSAGES: u32 = 100;
+/// And a reader, with whom those of its call before are expected again.
+const READER_MESSAGES: u32 = 5;
 const READ_BYTES: usize = 16 << 10;
 
 /// Tokens of the poller: listeners and the waker from the top, connections from zero.
@@ -116,6 +122,7 @@ impl Server {
         poller.add(&waker, WAKER, Interest::READ)?;
         let now = now_ns();
         let mut coordinator = Coordinator::new(now, settings.policy, settings.pace);
+        coordinator.set_order(settings.order);
         coordinator.set_storages(&settings.storages);
         Ok(Server {
             coordinator,
@@ -167,6 +174,17 @@ impl Server {
     pub fn set_policy(&mut self, policy: PolicyKind) {
         self.settings.policy = policy;
         self.coordinator.set_policy(now_ns(), policy);
+        self.deliver();
+    }
+
+    pub fn order(&self) -> aggregators::Policy {
+        self.coordinator.order()
+    }
+
+    /// Goes on with another order of readers.
+    pub fn set_order(&mut self, order: aggregators::Policy) {
+        self.settings.order = order;
+        self.coordinator.set_order(order);
         self.deliver();
     }
 
@@ -587,7 +605,7 @@ impl AsRawFd for Server {
 fn weight(message: &Message) -> u32 {
     match message {
         Message::StatusQuery {} | Message::Ask { .. } | Message::Claim { .. } => HARD_MESSAGES,
-        Message::Collect { aggregators, .. } => 1 + aggregators.len() as u32,
+        Message::Read { .. } => READER_MESSAGES,
         _ => 1,
     }
 }

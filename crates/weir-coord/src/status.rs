@@ -77,12 +77,16 @@ pub(crate) fn json(
         coordinator.jobs.iter().enumerate().filter_map(|(index, job)| {
             Some(job_json(now_ns, coordinator, JobId(index as u32), job.as_ref()?))
         });
-    let storages = coordinator.turns.queues().map(|queue| {
+    let storages = coordinator.allocations.storages().map(|path| json!({ "path": path }));
+    let name = |id: &JobId| coordinator.jobs[id.0 as usize].as_ref().map(|job| job.name.as_str());
+    let names = |jobs: &[JobId]| jobs.iter().map(name).collect::<Value>();
+    let targets = coordinator.turns.queues().map(|queue| {
         json!({
-            "path": queue.storage,
-            "readers": queue.reading,
-            "readers_waiting": queue.waiting,
-            "readers_overdue": queue.overdue,
+            "target": format!("{:016x}", queue.target),
+            "reading": names(&queue.reading),
+            "waiting": names(&queue.waiting),
+            "turns": queue.turns,
+            "overdue": queue.overdue,
         })
     });
     let connections = coordinator.nodes.iter().flatten().count();
@@ -91,6 +95,7 @@ pub(crate) fn json(
         "pid": std::process::id(),
         "listens_on": addresses,
         "policy": coordinator.policy().to_string(),
+        "order": coordinator.order().to_string(),
         "up_s": seconds(now_ns.saturating_sub(coordinator.began_ns)),
         "bandwidth_bytes_per_s": traffic.rates.bytes_per_s,
         "decisions": coordinator.totals.decisions,
@@ -101,6 +106,7 @@ pub(crate) fn json(
         "leases_expired": traffic.expired,
         "slowed": traffic.slowed,
         "storages": storages.collect::<Vec<Value>>(),
+        "targets": targets.collect::<Vec<Value>>(),
         "jobs": jobs.collect::<Vec<Value>>(),
     })
     .to_string()

@@ -1,8 +1,7 @@
-//! What a site says of its storage, so that files can be placed and reads be ordered.
+//! What a site says of its storage, so that files can be placed.
 
 use crate::wire::MAX_LIST;
 use std::path::Path;
-use weir_engine::aggregators;
 use weir_engine::resources::{self, Platform};
 
 /// A file system with several storage targets.
@@ -18,8 +17,6 @@ pub struct Storage {
     pub compute_nodes: u64,
     /// How many targets a file gets, and which.
     pub allocation: resources::Policy,
-    /// In which order a target serves the aggregators of several applications.
-    pub order: aggregators::Policy,
 }
 
 /// The coordinator decides in the thread in which it answers everybody: within these bounds the slowest policy
@@ -37,7 +34,6 @@ impl Storage {
             bandwidth: Vec::new(),
             compute_nodes: 0,
             allocation: resources::Policy::Weir,
-            order: aggregators::Policy::Hio,
         }
     }
 

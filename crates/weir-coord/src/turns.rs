@@ -1,20 +1,26 @@
-//! Whose aggregator a storage target serves next: HIO, over the collective reads of all jobs. Pure.
+//! Whose aggregators a storage target serves next, over the collective reads of all jobs: HIO and its kin. Pure.
 //!
-//! The engine's [`Scheduler`] keeps a queue per target. A target that has served one is asked for the next; who
-//! reads while no other job does is never kept waiting, and a target whose reader says nothing for much
-//! longer than it should take goes on with the next. So a turn is always given in the end.
+//! An aggregator asks before it reads and says when it has read. A target serves the aggregators of one collective
+//! read at a time, in the engine's order ([`Scheduler`]), and those of one job if no other wants it. The order needs
+//! to know the whole call; who of it has not come yet is taken from the job's call before. A target does not stay
+//! idle for somebody who may not come: whoever misses its place goes first when it is there. A target whose reader
+//! says nothing for much longer than it should take goes on with the next. So a turn is always given in the end.
 
-use crate::storage::{Storage, holding};
-use crate::wire::Part;
-use std::collections::{BTreeMap, HashMap};
-use weir_engine::aggregators::{Aggregator, Mode, Options, Scheduler, Turn};
+use crate::coordinator::Peer;
+use crate::wire::Reader;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::RangeInclusive;
+use weir_engine::aggregators::{Aggregator, Mode, Options, Policy, Scheduler, Turn};
 use weir_engine::engine::JobId;
 
-/// More calls of a job, or more aggregators at a storage, are not ordered: they may go at once.
-const MAX_CALLS: usize = 64;
-const MAX_WAITING: usize = 65_536;
+/// More readers or targets are not ordered: they may go at once. More aggregators of a call are not expected, and more
+/// files are forgotten.
+const MAX_READERS: usize = 4096;
+const MAX_TARGETS: usize = 256;
+const MAX_PARTS: usize = 256;
+const MAX_FILES: usize = 4096;
 
-/// Nothing takes longer, whatever its job says: no single call may move the engine's clock to the end of time.
+/// Nothing takes longer, whatever its job says: no single reader may move the engine's clock to the end of time.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// An aggregator is waited for this many times as long as it should take, and this much.
@@ -24,108 +30,141 @@ const PATIENCE_NS: u64 = 250_000_000;
 /// What `slack` may look at while everybody waits for an answer.
 const EFFORT: u64 = 20_000;
 
-/// An aggregator of a call that may read now.
-pub(crate) type Given = (JobId, u64, u32);
+/// A reader: its job, its node, and its number there.
+type Key = (JobId, Peer, u32);
 
-#[derive(Default)]
+/// A reader that may go: its node, its number there, and the call that it asked about.
+pub(crate) type Given = (Peer, u32, u64);
+
 pub(crate) struct Turns {
-    storages: Vec<AtStorage>,
+    order: Policy,
+    scheduler: Scheduler,
+    /// Grows with each scheduler: what waits in one that is gone waits nowhere.
+    epoch: u64,
+    /// What has joined the scheduler, which numbers it so.
+    joined: HashMap<u64, Joined>,
+    joins: u64,
+    targets: Vec<Target>,
+    by_identity: HashMap<u64, usize>,
+    /// Who waits for its turn or has it.
+    readers: BTreeMap<Key, Reading>,
+    /// Of each file the latest call: the next will be like it.
+    calls: BTreeMap<(JobId, u64), Call>,
     given: Vec<Given>,
-    /// No target needs to be looked at before.
+    /// Nobody needs to be missed before.
     overdue_ns: Option<u64>,
 }
 
-struct AtStorage {
-    storage: Storage,
-    scheduler: Scheduler,
-    /// How many calls have joined the scheduler, which numbers them so.
-    joined: u64,
-    calls: BTreeMap<(JobId, u64), Call>,
-    by_number: HashMap<u64, (JobId, u64)>,
-    /// Per target, who reads there.
-    serving: Vec<Vec<Serving>>,
-    waiting: usize,
-    overdue: u64,
-}
-
-struct Call {
-    number: u64,
-    parts: Vec<(Part, State)>,
+/// What a call has to do at some targets.
+struct Joined {
+    job: JobId,
+    file: u64,
+    call: u64,
+    /// Targets at which the scheduler has not called it yet.
     left: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Waiting,
-    Serving,
-    Served,
+#[derive(Default)]
+struct Target {
+    identity: u64,
+    waiting: Vec<Key>,
+    /// Of those who wait, who was called before it came.
+    late: VecDeque<Key>,
+    reading: Vec<Key>,
+    turns: u64,
+    overdue: u64,
 }
 
-struct Serving {
-    job: JobId,
+struct Reading {
+    reader: Reader,
+    target: usize,
+    /// Set when it has its turn.
+    overdue_ns: Option<u64>,
+}
+
+struct Call {
     call: u64,
-    aggregator: usize,
-    overdue_ns: u64,
+    epoch: u64,
+    /// Its aggregators, and whether they have come.
+    parts: Vec<(Key, Reader, bool)>,
+    /// Targets at which it waits in the scheduler, and at which it was called.
+    queued: Vec<usize>,
+    called: Vec<usize>,
 }
 
-/// For people.
-pub(crate) struct Queue<'a> {
-    pub(crate) storage: &'a str,
-    pub(crate) waiting: usize,
-    pub(crate) reading: usize,
+/// A target for people: who reads there and who waits, a job for each reader.
+pub(crate) struct Queue {
+    pub(crate) target: u64,
+    pub(crate) reading: Vec<JobId>,
+    pub(crate) waiting: Vec<JobId>,
+    pub(crate) turns: u64,
     pub(crate) overdue: u64,
 }
 
 impl Turns {
-    /// Storages that make no sense are left out.
-    pub(crate) fn new(storages: &[Storage]) -> Turns {
-        let good = storages.iter().filter(|storage| storage.check().is_ok());
-        Turns { storages: good.map(AtStorage::new).collect(), ..Turns::default() }
-    }
-
-    /// A collective read begins; what it may read at once is among [`Turns::given`]. Told again, nothing changes.
-    pub(crate) fn collect(&mut self, now_ns: u64, job: JobId, call: u64, path: &str, parts: &[Part]) {
-        let at = holding(self.storages.iter().map(|at| &at.storage), path);
-        let ordered = match at.map(|index| &mut self.storages[index]) {
-            Some(at) if at.calls.contains_key(&(job, call)) => return,
-            Some(at) => at.join(now_ns, job, call, parts, &mut self.given),
-            None => false,
-        };
-        if !ordered {
-            self.given.extend((0..parts.len() as u32).map(|aggregator| (job, call, aggregator)));
+    pub(crate) fn new(order: Policy) -> Turns {
+        Turns {
+            order,
+            scheduler: scheduler(order),
+            epoch: 0,
+            joined: HashMap::new(),
+            joins: 0,
+            targets: Vec::new(),
+            by_identity: HashMap::new(),
+            readers: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            given: Vec::new(),
+            overdue_ns: None,
         }
-        self.watch();
     }
 
-    /// An aggregator has read, or went without its turn.
-    pub(crate) fn served(&mut self, now_ns: u64, job: JobId, call: u64, aggregator: u32) {
-        for at in &mut self.storages {
-            at.served(now_ns, job, call, aggregator as usize, &mut self.given);
+    pub(crate) fn order(&self) -> Policy {
+        self.order
+    }
+
+    /// An aggregator is about to read. If it need not wait, its turn is among [`Turns::given`].
+    pub(crate) fn read(&mut self, now_ns: u64, job: JobId, peer: Peer, reader: Reader) {
+        let (key, call) = ((job, peer, reader.number), reader.call);
+        // What it asked for before is over, if it did not say so.
+        self.remove_all(now_ns, &[key]);
+        if self.enter(now_ns, key, reader).is_none() {
+            self.remove_all(now_ns, &[key]);
+            self.given.push((peer, key.2, call));
         }
-        self.watch();
     }
 
-    /// The job reads no more.
+    /// It has read, with or without its turn.
+    pub(crate) fn served(&mut self, now_ns: u64, job: JobId, peer: Peer, number: u32, call: u64) {
+        let key = (job, peer, number);
+        if self.readers.get(&key).is_some_and(|reading| reading.reader.call == call) {
+            self.remove_all(now_ns, &[key]);
+        }
+    }
+
+    /// The job reads no more, for now.
     pub(crate) fn leave(&mut self, now_ns: u64, job: JobId) {
-        if self.storages.iter().all(|at| at.calls.is_empty()) {
-            return;
-        }
-        for at in &mut self.storages {
-            at.leave(now_ns, job, &mut self.given);
-        }
-        self.watch();
+        self.remove_of(now_ns, job, 0..=Peer::MAX);
     }
 
-    /// Everybody who waits may go.
-    pub(crate) fn give_all(&mut self) {
-        for at in &mut self.storages {
-            for (&(job, call), Call { parts, .. }) in &at.calls {
-                let waiting = parts.iter().enumerate().filter(|(_, (_, state))| *state == State::Waiting);
-                self.given.extend(waiting.map(|(index, _)| (job, call, index as u32)));
-            }
-            *at = AtStorage::new(&at.storage);
-        }
-        self.overdue_ns = None;
+    /// The job is gone.
+    pub(crate) fn job_gone(&mut self, now_ns: u64, job: JobId) {
+        self.calls.retain(|(of, _), _| *of != job);
+        self.joined.retain(|_, joined| joined.job != job);
+        self.scheduler.leave(u64::from(job.0));
+        self.leave(now_ns, job);
+    }
+
+    /// A node of the job is gone.
+    pub(crate) fn node_gone(&mut self, now_ns: u64, job: JobId, peer: Peer) {
+        self.remove_of(now_ns, job, peer..=peer);
+    }
+
+    /// Goes on with another order: everybody who waits may go.
+    pub(crate) fn set_order(&mut self, order: Policy) {
+        let waiting = self.readers.iter().filter(|(_, reading)| reading.overdue_ns.is_none());
+        self.given.extend(waiting.map(|((_, peer, number), of)| (*peer, *number, of.reader.call)));
+        let given = std::mem::take(&mut self.given);
+        *self = Turns { given, ..Turns::new(order) };
     }
 
     /// The turns to be told, in order. The caller empties it.
@@ -137,173 +176,212 @@ impl Turns {
         self.overdue_ns
     }
 
-    /// Waits no more for those who take too long.
+    /// Waits no more for those who take too long; they may still read, and say so.
     pub(crate) fn tick(&mut self, now_ns: u64) {
-        if self.overdue_ns.is_some_and(|at_ns| at_ns <= now_ns) {
-            for at in &mut self.storages {
-                at.lose_patience(now_ns, &mut self.given);
-            }
-            self.watch();
+        if self.overdue_ns.is_none_or(|at_ns| at_ns > now_ns) {
+            return;
         }
+        let is_overdue = |reading: &Reading| reading.overdue_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        let overdue: Vec<Key> =
+            self.readers.iter().filter(|(_, of)| is_overdue(of)).map(|(key, _)| *key).collect();
+        for key in &overdue {
+            self.targets[self.readers[key].target].overdue += 1;
+        }
+        self.remove_all(now_ns, &overdue);
+        self.overdue_ns = self.readers.values().filter_map(|reading| reading.overdue_ns).min();
     }
 
-    pub(crate) fn queues(&self) -> impl Iterator<Item = Queue<'_>> {
-        self.storages.iter().map(|at| Queue {
-            storage: &at.storage.path,
-            waiting: at.waiting,
-            reading: at.serving.iter().map(Vec::len).sum(),
-            overdue: at.overdue,
+    /// Targets that were asked for.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = Queue> {
+        let jobs = |keys: &[Key]| keys.iter().map(|(job, ..)| *job).collect();
+        self.targets.iter().map(move |target| Queue {
+            target: target.identity,
+            reading: jobs(&target.reading),
+            waiting: jobs(&target.waiting),
+            turns: target.turns,
+            overdue: target.overdue,
         })
     }
 
-    fn watch(&mut self) {
-        let serving = self.storages.iter().flat_map(|at| at.serving.iter().flatten());
-        self.overdue_ns = serving.map(|serving| serving.overdue_ns).min();
-    }
-}
-
-impl AtStorage {
-    fn new(storage: &Storage) -> AtStorage {
-        AtStorage {
-            scheduler: scheduler(storage),
-            joined: 0,
-            calls: BTreeMap::new(),
-            by_number: HashMap::new(),
-            serving: (0..storage.targets).map(|_| Vec::new()).collect(),
-            waiting: 0,
-            overdue: 0,
-            storage: storage.clone(),
+    /// `None`: it is not ordered, for it makes no sense or there is too much.
+    fn enter(&mut self, now_ns: u64, key: Key, reader: Reader) -> Option<()> {
+        if self.order == Policy::Nio || self.readers.len() >= MAX_READERS {
+            return None;
         }
-    }
-
-    /// False: the call is not ordered, for it makes no sense or there are too many.
-    fn join(&mut self, now_ns: u64, job: JobId, call: u64, parts: &[Part], given: &mut Vec<Given>) -> bool {
-        let of_job = self.calls.range((job, 0)..=(job, u64::MAX)).count();
-        if parts.is_empty() || of_job >= MAX_CALLS || self.waiting + parts.len() > MAX_WAITING {
-            return false;
+        let (job, target) = (key.0, self.target(reader.target)?);
+        self.targets[target].waiting.push(key);
+        self.readers.insert(key, Reading { reader, target, overdue_ns: None });
+        let epoch = self.epoch;
+        let call = self.calls.get_mut(&(job, reader.file)).filter(|known| known.call == reader.call);
+        let Some(call) = call else { return self.begin_call(now_ns, key, reader) };
+        call.parts.retain(|(of, ..)| *of != key);
+        if call.parts.len() < MAX_PARTS {
+            call.parts.push((key, reader, true));
         }
-        let aggregators: Vec<Aggregator> = parts
-            .iter()
-            .map(|part| Aggregator {
-                target: part.target as usize,
-                service_ns: self.service_ns(part),
-                shuffle_ns: part.shuffle_ns.min(LONGEST_NS),
-            })
-            .collect();
-        if self.scheduler.join(now_ns, u64::from(job.0), Mode::Read, &aggregators).is_err() {
-            return false;
+        if call.called.contains(&target) || (call.queued.contains(&target) && call.epoch != epoch) {
+            self.targets[target].late.push_back(key);
+        } else if !call.queued.contains(&target) {
+            // Nobody expected it here.
+            call.queued.push(target);
+            self.join(now_ns, job, &[reader])?;
         }
-        let number = self.joined;
-        self.joined += 1;
-        self.by_number.insert(number, (job, call));
-        let parts: Vec<(Part, State)> = parts.iter().map(|&part| (part, State::Waiting)).collect();
-        self.waiting += parts.len();
-        let targets: Vec<usize> = aggregators.iter().map(|aggregator| aggregator.target).collect();
-        self.calls.insert((job, call), Call { number, left: parts.len(), parts });
-        targets.into_iter().for_each(|target| self.advance(now_ns, target, given));
-        true
+        self.advance(now_ns, target);
+        Some(())
     }
 
-    /// What one target needs for it.
-    fn service_ns(&self, part: &Part) -> u64 {
-        let seconds = part.bytes as f64 / self.storage.bandwidth[0];
-        ((seconds * 1e9) as u64).min(LONGEST_NS)
+    /// The first of a call has come. The others will be those of the call before.
+    fn begin_call(&mut self, now_ns: u64, key: Key, reader: Reader) -> Option<()> {
+        let file = (key.0, reader.file);
+        let before = self.calls.remove(&file).map_or(Vec::new(), |call| call.parts);
+        let others = before.into_iter().filter(|(of, _, came)| *of != key && *came);
+        let others = others.map(|(of, part, _)| (of, Reader { call: reader.call, ..part }, false));
+        let parts: Vec<_> = [(key, reader, true)].into_iter().chain(others).take(MAX_PARTS).collect();
+        let readers: Vec<Reader> = parts.iter().map(|(_, part, _)| *part).collect();
+        let queued = self.join(now_ns, key.0, &readers)?;
+        if self.calls.len() >= MAX_FILES {
+            self.calls.clear();
+        }
+        let call =
+            Call { call: reader.call, epoch: self.epoch, parts, queued: queued.clone(), called: Vec::new() };
+        self.calls.insert(file, call);
+        queued.into_iter().for_each(|target| self.advance(now_ns, target));
+        Some(())
     }
 
-    /// A target that is free takes the next one; while there is one job only, all of its.
-    fn advance(&mut self, now_ns: u64, target: usize, given: &mut Vec<Given>) {
-        while self.serving[target].is_empty() || self.is_one_job() {
-            let Turn::Serve(next) = self.scheduler.next(now_ns, target) else { return };
-            let Some(&(job, call)) = self.by_number.get(&next.call) else { continue };
-            let Some(known) = self.calls.get_mut(&(job, call)) else { continue };
-            let (_, state) = &mut known.parts[next.aggregator];
-            // It may have gone without its turn.
-            if *state == State::Waiting {
-                *state = State::Serving;
-                self.waiting -= 1;
-                let patience_ns = next.service_ns * PATIENCE + PATIENCE_NS;
-                let overdue_ns = now_ns.saturating_add(patience_ns);
-                let aggregator = next.aggregator;
-                self.serving[target].push(Serving { job, call, aggregator, overdue_ns });
-                given.push((job, call, aggregator as u32));
+    /// Who of a call is at the same target reads there together: one aggregator to the engine. Answers the targets.
+    fn join(&mut self, now_ns: u64, job: JobId, readers: &[Reader]) -> Option<Vec<usize>> {
+        let mut at: BTreeMap<usize, Aggregator> = BTreeMap::new();
+        for reader in readers {
+            let target = self.target(reader.target)?;
+            let entry = at.entry(target).or_insert(Aggregator { target, service_ns: 0, shuffle_ns: 0 });
+            entry.service_ns = entry.service_ns.max(reader.service_ns.min(LONGEST_NS));
+            entry.shuffle_ns = entry.shuffle_ns.max(reader.shuffle_ns.min(LONGEST_NS));
+        }
+        let Reader { file, call, .. } = *readers.first()?;
+        let aggregators: Vec<Aggregator> = at.values().copied().collect();
+        self.scheduler.join(now_ns, u64::from(job.0), Mode::Read, &aggregators).ok()?;
+        self.joined.insert(self.joins, Joined { job, file, call, left: aggregators.len() });
+        self.joins += 1;
+        Some(at.into_keys().collect())
+    }
+
+    /// A target that is free takes the next one, and all of the same call; while there is one job only, all of its.
+    fn advance(&mut self, now_ns: u64, target: usize) {
+        if self.targets[target].reading.is_empty()
+            && let Some(next) = self.next(now_ns, target)
+        {
+            self.serve(now_ns, next);
+        }
+        let Target { waiting, reading, .. } = &self.targets[target];
+        let Some(first) = reading.first() else { return };
+        let is_alone = waiting.iter().all(|(job, ..)| *job == first.0);
+        let call = |key: &Key| self.readers.get(key).map(|of| (of.reader.file, of.reader.call));
+        let goes_too = |key: &&Key| key.0 == first.0 && (is_alone || call(key) == call(first));
+        let companions: Vec<Key> = waiting.iter().filter(goes_too).copied().collect();
+        companions.into_iter().for_each(|key| self.serve(now_ns, key));
+    }
+
+    /// Who of those who wait at a target comes first.
+    fn next(&mut self, now_ns: u64, target: usize) -> Option<Key> {
+        while let Some(late) = self.targets[target].late.pop_front() {
+            if self.targets[target].waiting.contains(&late) {
+                return Some(late);
             }
         }
-    }
-
-    fn is_one_job(&self) -> bool {
-        let job = |key: Option<(&(JobId, u64), &Call)>| key.map(|((job, _), _)| *job);
-        job(self.calls.first_key_value()) == job(self.calls.last_key_value())
-    }
-
-    fn advance_all(&mut self, now_ns: u64, given: &mut Vec<Given>) {
-        (0..self.storage.targets).for_each(|target| self.advance(now_ns, target, given));
-    }
-
-    fn served(&mut self, now_ns: u64, job: JobId, call: u64, aggregator: usize, given: &mut Vec<Given>) {
-        let Some(known) = self.calls.get_mut(&(job, call)) else { return };
-        let Some((part, state)) = known.parts.get_mut(aggregator) else { return };
-        let target = part.target as usize;
-        match std::mem::replace(state, State::Served) {
-            State::Waiting => self.waiting -= 1,
-            State::Serving => self.serving[target].retain(|s| !s.is(job, call, aggregator)),
-            State::Served => return,
+        while let Turn::Serve(called) = self.scheduler.next(now_ns, target) {
+            let Some(joined) = self.joined.get_mut(&called.call) else { continue };
+            let (job, file, call) = (joined.job, joined.file, joined.call);
+            joined.left -= 1;
+            if joined.left == 0 {
+                self.joined.remove(&called.call);
+            }
+            if let Some(known) = self.calls.get_mut(&(job, file)).filter(|known| known.call == call) {
+                known.queued.retain(|at| *at != target);
+                known.called.push(target);
+            }
+            let is_of_it = |key: &&Key| {
+                let of_call = |of: &Reading| (of.reader.file, of.reader.call) == (file, call);
+                key.0 == job && self.readers.get(key).is_some_and(of_call)
+            };
+            if let Some(key) = self.targets[target].waiting.iter().find(is_of_it) {
+                return Some(*key);
+            }
         }
-        known.left -= 1;
-        if known.left > 0 {
-            return self.advance(now_ns, target, given);
-        }
-        self.by_number.remove(&known.number);
-        self.calls.remove(&(job, call));
-        self.call_ended(now_ns, given);
+        None
     }
 
-    fn leave(&mut self, now_ns: u64, job: JobId, given: &mut Vec<Given>) {
-        let calls: Vec<u64> =
-            self.calls.range((job, 0)..=(job, u64::MAX)).map(|((_, call), _)| *call).collect();
-        if calls.is_empty() {
-            return;
-        }
-        for call in calls {
-            let Some(known) = self.calls.remove(&(job, call)) else { continue };
-            self.by_number.remove(&known.number);
-            self.waiting -= known.parts.iter().filter(|(_, state)| *state == State::Waiting).count();
-        }
-        self.scheduler.leave(u64::from(job.0));
-        self.serving.iter_mut().for_each(|serving| serving.retain(|s| s.job != job));
-        self.call_ended(now_ns, given);
+    fn serve(&mut self, now_ns: u64, key: Key) {
+        let Some(reading) = self.readers.get_mut(&key) else { return };
+        let patience_ns = reading.reader.service_ns.min(LONGEST_NS) * PATIENCE + PATIENCE_NS;
+        let overdue_ns = now_ns.saturating_add(patience_ns);
+        reading.overdue_ns = Some(overdue_ns);
+        self.overdue_ns = Some(self.overdue_ns.map_or(overdue_ns, |at_ns| at_ns.min(overdue_ns)));
+        let target = &mut self.targets[reading.target];
+        target.waiting.retain(|other| *other != key);
+        target.reading.push(key);
+        target.turns += 1;
+        self.given.push((key.1, key.2, reading.reader.call));
     }
 
-    /// Somebody may be the only one now, or nobody is left: then estimates that were too long are forgotten.
-    fn call_ended(&mut self, now_ns: u64, given: &mut Vec<Given>) {
-        if self.calls.is_empty() {
-            self.scheduler = scheduler(&self.storage);
-            self.joined = 0;
-            self.by_number.clear();
-        } else {
-            self.advance_all(now_ns, given);
+    /// All readers of some nodes.
+    fn remove_of(&mut self, now_ns: u64, job: JobId, nodes: RangeInclusive<Peer>) {
+        let readers = self.readers.range((job, *nodes.start(), 0)..=(job, *nodes.end(), u32::MAX));
+        let keys: Vec<Key> = readers.map(|(key, _)| *key).collect();
+        self.remove_all(now_ns, &keys);
+    }
+
+    /// They wait and read no more. All are gone before others get their turns.
+    fn remove_all(&mut self, now_ns: u64, keys: &[Key]) {
+        let mut left: Vec<usize> = keys.iter().filter_map(|key| self.take_out(*key)).collect();
+        left.sort_unstable();
+        left.dedup();
+        left.iter().for_each(|target| self.advance(now_ns, *target));
+        if !left.is_empty() && self.readers.is_empty() {
+            self.start_afresh();
         }
     }
 
-    /// Who is overdue is no longer waited for; it may still read, and say so.
-    fn lose_patience(&mut self, now_ns: u64, given: &mut Vec<Given>) {
-        for target in 0..self.storage.targets {
-            let before = self.serving[target].len();
-            self.serving[target].retain(|serving| serving.overdue_ns > now_ns);
-            self.overdue += (before - self.serving[target].len()) as u64;
-            self.advance(now_ns, target, given);
+    /// Answers the target at which it was.
+    fn take_out(&mut self, key: Key) -> Option<usize> {
+        let reading = self.readers.remove(&key)?;
+        let target = &mut self.targets[reading.target];
+        target.waiting.retain(|other| *other != key);
+        target.late.retain(|other| *other != key);
+        target.reading.retain(|other| *other != key);
+        Some(reading.target)
+    }
+
+    /// Nobody is left: estimates that were too long, and who was expected in vain, are forgotten.
+    fn start_afresh(&mut self) {
+        self.overdue_ns = None;
+        self.epoch += 1;
+        self.scheduler = scheduler(self.order);
+        self.joined.clear();
+        self.joins = 0;
+        if self.targets.len() >= MAX_TARGETS {
+            self.targets.clear();
+            self.by_identity.clear();
         }
+    }
+
+    /// The index of a target; a new one if it was not known, as far as there is room.
+    fn target(&mut self, identity: u64) -> Option<usize> {
+        if let Some(&index) = self.by_identity.get(&identity) {
+            return Some(index);
+        }
+        let index = self.targets.len();
+        if index >= MAX_TARGETS {
+            return None;
+        }
+        self.by_identity.insert(identity, index);
+        self.targets.push(Target { identity, ..Target::default() });
+        Some(index)
     }
 }
 
-impl Serving {
-    fn is(&self, job: JobId, call: u64, aggregator: usize) -> bool {
-        (self.job, self.call, self.aggregator) == (job, call, aggregator)
-    }
-}
-
-fn scheduler(storage: &Storage) -> Scheduler {
+fn scheduler(order: Policy) -> Scheduler {
     let options = Options { effort: EFFORT, ..Options::default() };
-    Scheduler::new(storage.order, &options, storage.targets)
+    Scheduler::new(order, &options, MAX_TARGETS)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 use std::fmt;
 
 /// The one version that is spoken. A peer of another one is told so and left alone.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// No frame is longer, its four bytes of length not counted.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024;
@@ -22,7 +22,7 @@ pub const MAX_FRAME_BYTES: usize = 64 * 1024;
 /// No text in a frame is longer: what a `u16` can tell, less the rest of the largest frame.
 pub const MAX_TEXT_BYTES: usize = 60 * 1024;
 
-/// No list in a frame is longer: more than a storage has targets or a collective call aggregators.
+/// No list in a frame is longer: more than a storage has targets.
 pub const MAX_LIST: usize = 1024;
 
 const LENGTH_BYTES: usize = 4;
@@ -157,17 +157,11 @@ messages! {
     11 Release { request: u64, }
     /// Job → coordinator: a file that another coordinator placed there is still open.
     12 Claim { request: u64, file: FileInfo, targets: Vec<u32>, }
-    /// Job → coordinator: a collective read begins. Every node with an aggregator tells it, the first is heard.
-    13 Collect {
-        /// The same on all nodes of the job, and of no other call under way.
-        call: u64,
-        /// As in `FileInfo`.
-        path: String,
-        /// All aggregators of the call, on all nodes.
-        aggregators: Vec<Part>,
-    }
-    /// Job → coordinator: an aggregator has read, with or without its turn. By index in `Collect`.
-    14 Served { call: u64, aggregator: u32, }
+    /// Job → coordinator: an aggregator is about to read in a collective call; when may it? It has one such
+    /// question at a time.
+    13 Read { reader: Reader, }
+    /// Job → coordinator: it has read, with or without its turn.
+    14 Served { number: u32, call: u64, }
 
     /// Coordinator → TCP peer, before anything else: prove that you have the key.
     64 Challenge { nonce: [u8; 32], }
@@ -182,6 +176,8 @@ messages! {
         /// `Moved` no more often than this.
         report_ms: u32,
         policy: String,
+        /// Whether readers take turns; else they need not ask.
+        orders: bool,
     }
     /// Coordinator → job: go on. `credit_bytes` as in `Credit`.
     67 Grant { phase: u64, share: f64, credit_bytes: u64, }
@@ -196,8 +192,8 @@ messages! {
     71 Refuse { reason: String, }
     /// Coordinator → job: the answer to `Ask`. Zero aggregators or stripes, no targets: no opinion on that.
     72 Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32>, }
-    /// Coordinator → all nodes of the job: this aggregator of the call may read.
-    73 Turn { call: u64, aggregator: u32, }
+    /// Coordinator → job: the answer to `Read`: now.
+    73 Turn { number: u32, call: u64, }
 }
 
 /// A file as far as its placement goes.
@@ -215,13 +211,18 @@ pub struct FileInfo {
     pub fixed_stripes: u32,
 }
 
-/// An aggregator's part of a collective read.
+/// An aggregator that is about to read in a collective call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Of the storage, counted from zero.
-    pub target: u32,
-    pub bytes: u64,
-    /// What it takes to hand the data on to the ranks once it is read.
+pub struct Reader {
+    /// The node's own number of it, of those who read: the same in one call after the other, as far as may be.
+    pub number: u32,
+    /// The file and the number of the call on it: what all aggregators of the call have in common.
+    pub file: u64,
+    pub call: u64,
+    /// Where the bytes come from; who shares it says the same.
+    pub target: u64,
+    /// How long reading should take, and then handing the data on to the ranks.
+    pub service_ns: u64,
     pub shuffle_ns: u64,
 }
 
@@ -434,7 +435,7 @@ macro_rules! structures {
 
 structures! {
     FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes, }
-    Part { target, bytes, shuffle_ns, }
+    Reader { number, file, call, target, service_ns, shuffle_ns, }
 }
 
 /// A longer list is cut, as text is: its end has no answer then.

@@ -155,8 +155,8 @@ fn garbage_closes_only_its_own_connection() {
     let cases: [(&str, Vec<u8>, &str); 6] = [
         ("4 GiB", vec![0xff; 4], "4294967295 bytes"),
         ("noise", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "bytes"),
-        ("newer", newer, "version 3; version 2 is spoken"),
-        ("older", older, "version 1; version 2 is spoken"),
+        ("newer", newer, "version 4; version 3 is spoken"),
+        ("older", older, "version 2; version 3 is spoken"),
         ("no hello", frame, "before hello"),
         ("unknown kind", vec![2, 0, 0, 0, VERSION, 99], "unknown kind 99"),
     ];
@@ -262,7 +262,7 @@ fn a_service_without_the_key_coordinates_nobody() {
     let (mut peer, _) = listener.accept().unwrap();
     let mut frame = Vec::new();
     let policy = "fair".into();
-    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy }.encode(&mut frame);
+    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy, orders: false }.encode(&mut frame);
     peer.write_all(&frame).unwrap();
     let mut job = Job { client, heard: Vec::new() };
     job.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains("not proven")));

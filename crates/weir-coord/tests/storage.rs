@@ -9,7 +9,8 @@ use weir_coord::client::{Client, Word};
 use weir_coord::query::query_status;
 use weir_coord::server::Settings;
 use weir_coord::storage::Storage;
-use weir_coord::wire::{FileInfo, MAX_LIST, Part};
+use weir_coord::wire::{FileInfo, Reader};
+use weir_engine::aggregators::Policy;
 use weir_engine::sharing::PolicyKind;
 
 fn scratch() -> Storage {
@@ -17,16 +18,12 @@ fn scratch() -> Storage {
 }
 
 fn coordinator(directory: &Directory) -> Running {
-    let settings = Settings { storages: vec![scratch()], ..settings(PolicyKind::Fair) };
+    let settings = Settings { storages: vec![scratch()], order: Policy::Hio, ..settings(PolicyKind::Fair) };
     serve(&directory.socket(), settings)
 }
 
 fn file(path: &str) -> FileInfo {
     FileInfo { path: path.into(), ranks: 8, nodes: 2, ..FileInfo::default() }
-}
-
-fn part(target: u32) -> Part {
-    Part { target, bytes: 1 << 20, shuffle_ns: 1_000 }
 }
 
 /// Aggregators, stripes and targets.
@@ -38,8 +35,13 @@ fn allocated(job: &mut Job, wanted: u64) -> (u32, u32, Vec<u32>) {
     }
 }
 
-fn turn(job: &mut Job, call: u64, aggregator: u32) {
-    job.until("a turn", |word| *word == Word::Turn { call, aggregator });
+fn read(job: &mut Job, number: u32, call: u64, target: u64) {
+    let reader = Reader { number, file: 7, call, target, service_ns: 1_000_000, shuffle_ns: 1_000 };
+    job.tell(|client| client.read(reader));
+}
+
+fn turn(job: &mut Job, number: u32, call: u64) {
+    job.until("a turn", |word| *word == Word::Turn { number, call });
 }
 
 #[test]
@@ -91,40 +93,51 @@ fn readers_of_one_target_take_turns() {
     let server = coordinator(&directory);
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
-    first.tell(|client| client.collect(1, "/scratch/a", vec![part(0), part(1)]));
-    turn(&mut first, 1, 0);
+    read(&mut first, 0, 1, 70);
+    turn(&mut first, 0, 1);
+    read(&mut first, 1, 1, 71);
     turn(&mut first, 1, 1);
-    second.tell(|client| client.collect(1, "/scratch/b", vec![part(0), part(3)]));
+    read(&mut second, 0, 1, 70);
+    read(&mut second, 1, 1, 73);
     turn(&mut second, 1, 1);
-    second.never("target 0 is taken", |word| matches!(word, Word::Turn { aggregator: 0, .. }));
-    first.tell(|client| client.served(1, 0));
-    turn(&mut second, 1, 0);
-    // A phase that ends takes its reads with it.
+    second.never("target 70 is taken", |word| matches!(word, Word::Turn { number: 0, .. }));
+    let status = query_status(&server.address, None, Duration::from_secs(5)).unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["order"], "hio");
+    assert_eq!(status["targets"][0]["reading"], serde_json::json!(["first"]), "{status:#}");
+    assert_eq!(status["targets"][0]["waiting"], serde_json::json!(["second"]), "{status:#}");
+    first.tell(|client| client.served(0, 1));
+    turn(&mut second, 0, 1);
+    // A phase that ends takes its readers with it.
     first.tell(|client| client.begin(1, None));
     first.granted(1);
-    first.tell(|client| client.collect(2, "/scratch/a", vec![part(3)]));
-    second.tell(|client| client.collect(2, "/scratch/b", vec![part(3)]));
     second.tell(|client| client.served(1, 1));
-    turn(&mut first, 2, 0);
+    read(&mut first, 0, 2, 73);
+    turn(&mut first, 0, 2);
+    read(&mut second, 1, 2, 73);
+    second.never("taken", |word| matches!(word, Word::Turn { .. }));
     first.tell(|client| client.end(1, 1, 0));
-    turn(&mut second, 2, 0);
+    turn(&mut second, 1, 2);
 }
 
-/// Two nodes of a job: either may tell of the call, and both hear of the turns.
+/// Two nodes of a job: who asks is answered, and a node that is gone is not waited for.
 #[test]
-fn all_nodes_of_a_job_hear_its_turns() {
+fn each_node_hears_of_its_own_readers() {
     let directory = Directory::new();
     let server = coordinator(&directory);
     let mut near = Job::join("wide", &server.address);
     let mut far = Job::join("wide", &server.address);
-    for node in [&mut near, &mut far] {
-        node.tell(|client| client.collect(5, "/scratch/a", vec![part(0), part(1)]));
-    }
-    for node in [&mut near, &mut far] {
-        turn(node, 5, 0);
-        turn(node, 5, 1);
-    }
-    near.never("each turn comes once", |word| matches!(word, Word::Turn { .. }));
+    let mut other = Job::join("other", &server.address);
+    read(&mut near, 0, 5, 70);
+    turn(&mut near, 0, 5);
+    read(&mut far, 9, 5, 70);
+    turn(&mut far, 9, 5);
+    near.never("its own turn was the only one", |word| matches!(word, Word::Turn { .. }));
+    read(&mut other, 0, 1, 70);
+    near.tell(|client| client.served(0, 5));
+    other.never("the far node reads", |word| matches!(word, Word::Turn { .. }));
+    drop(far);
+    turn(&mut other, 0, 1);
 }
 
 /// A reader that is killed hands its target on at once; one that only falls silent, after a while.
@@ -135,15 +148,15 @@ fn who_dies_or_falls_silent_is_not_waited_for() {
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
     let mut third = Job::join("third", &server.address);
-    first.tell(|client| client.collect(1, "/scratch/a", vec![part(0)]));
-    turn(&mut first, 1, 0);
-    second.tell(|client| client.collect(1, "/scratch/b", vec![part(0)]));
+    read(&mut first, 0, 1, 70);
+    turn(&mut first, 0, 1);
+    read(&mut second, 0, 1, 70);
     second.never("taken", |word| matches!(word, Word::Turn { .. }));
-    third.tell(|client| client.collect(1, "/scratch/c", vec![part(0)]));
+    read(&mut third, 0, 1, 70);
     third.never("taken", |word| matches!(word, Word::Turn { .. }));
     drop(first);
-    turn(&mut second, 1, 0);
-    turn(&mut third, 1, 0);
+    turn(&mut second, 0, 1);
+    turn(&mut third, 0, 1);
 }
 
 #[test]
@@ -153,29 +166,19 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
         heard: Vec::new(),
     };
     lonely.tell(|client| client.ask(1, file("/scratch/a")));
-    lonely.tell(|client| client.collect(1, "/scratch/a", vec![part(0), part(1)]));
-    lonely.tell(|client| client.collect(2, "/scratch/a", vec![]));
+    read(&mut lonely, 3, 1, 70);
     lonely.step(Duration::ZERO);
-    let turn = |aggregator| Word::Turn { call: 1, aggregator };
     let none = Word::Allocated { request: 1, aggregators: 0, stripes: 0, targets: vec![] };
-    assert_eq!(lonely.heard, [none.clone(), turn(0), turn(1)]);
+    assert_eq!(lonely.heard, [none, Word::Turn { number: 3, call: 1 }]);
 
     let directory = Directory::new();
     let server = coordinator(&directory);
     let mut holder = Job::join("holder", &server.address);
-    holder.tell(|client| client.collect(1, "/scratch/a", vec![part(0)]));
-    turn_of(&mut holder);
+    read(&mut holder, 0, 1, 70);
+    turn(&mut holder, 0, 1);
     let mut waiter = Job::join("waiter", &server.address);
-    waiter.tell(|client| client.collect(1, "/scratch/a", vec![part(0)]));
+    read(&mut waiter, 0, 1, 70);
     waiter.never("taken", |word| matches!(word, Word::Turn { .. }));
     drop(server);
-    waiter.until("to be let go", |word| *word == turn(0));
-    let endless = vec![part(0); MAX_LIST + 1];
-    waiter.tell(|client| client.collect(2, "/scratch/a", endless));
-    let last = MAX_LIST as u32;
-    waiter.until("the last turn", |word| *word == Word::Turn { call: 2, aggregator: last });
-}
-
-fn turn_of(job: &mut Job) {
-    job.until("a turn", |word| matches!(word, Word::Turn { .. }));
+    turn(&mut waiter, 0, 1);
 }

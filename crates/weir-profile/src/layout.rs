@@ -98,6 +98,14 @@ pub struct GateCounts {
     pub opens: Cell,
 }
 
+/// What aggregators waited for at storage targets.
+#[repr(C)]
+pub struct TurnCounts {
+    /// Reads of this process that asked for a turn, and how long they waited for it.
+    pub asked: Cell,
+    pub wait_ticks: Cell,
+}
+
 /// The first 4 KiB.
 #[repr(C)]
 pub struct Header {
@@ -151,7 +159,8 @@ pub struct Header {
     pub gate_note: Text<32>,
     /// Names that `weir_phase_begin` was given, each once; the last place is for all that find none.
     pub phase_names: [Text<PHASE_NAME_WORDS>; PHASE_NAMES],
-    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32 - 192],
+    pub turns: TurnCounts,
+    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32 - 192 - 2],
 }
 
 pub const PHASE_NAMES: usize = 32;

@@ -105,6 +105,9 @@ pub struct Coordination {
     pub limits: u64,
     /// Those that went on because there was nobody to ask.
     pub alone: u64,
+    /// Reads that asked for a turn at a storage target, and how long they waited for it, summed over ranks.
+    pub turns: u64,
+    pub turn_wait_s: f64,
     /// How often a node was told to wait, lost the coordinator, and went on without one.
     pub holds: u64,
     pub losses: u64,
@@ -118,10 +121,12 @@ impl Coordination {
         self.policy = self.policy.take().or_else(|| one.policy.clone());
         self.note = one.note.clone().or_else(|| self.note.take());
         self.wait_s += one.wait_s;
+        self.turn_wait_s += one.turn_wait_s;
         for (sum, value) in [
             (&mut self.waits, one.waits),
             (&mut self.limits, one.limits),
             (&mut self.alone, one.alone),
+            (&mut self.turns, one.turns),
             (&mut self.holds, one.holds),
             (&mut self.losses, one.losses),
             (&mut self.opens, one.opens),

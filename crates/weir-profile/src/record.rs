@@ -68,6 +68,8 @@ fn coordination_of(header: &Header, clock: Clock) -> Coordination {
         wait_s: clock.duration_ns(load(&gate.wait_ticks)) as f64 / 1e9,
         limits: load(&gate.limits),
         alone: load(&gate.alone),
+        turns: load(&header.turns.asked),
+        turn_wait_s: clock.duration_ns(load(&header.turns.wait_ticks)) as f64 / 1e9,
         holds: load(&gate.holds),
         losses: load(&gate.losses),
         opens: load(&gate.opens),

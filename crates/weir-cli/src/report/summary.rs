@@ -130,11 +130,19 @@ fn phase_names(phases: &[Phase]) -> String {
 
 /// How the job got on with others, if it was to take turns with them.
 fn turns(out: &mut String, profile: &Profile, dress: Dress) {
-    let Coordination { policy, waits, wait_s, limits, alone, losses, opens, note, .. } =
-        &profile.coordination;
+    let Coordination {
+        policy, waits, wait_s, limits, alone, turns, turn_wait_s, losses, opens, note, ..
+    } = &profile.coordination;
     let mut parts: Vec<String> = policy.iter().map(|policy| format!("policy {policy}")).collect();
     if *waits > 0 {
         parts.push(format!("{}, {} over all ranks", counted(*waits, "wait"), seconds(*wait_s)));
+    }
+    if *turns > 0 {
+        parts.push(format!(
+            "{} at storage targets, {} waited",
+            counted(*turns, "turn"),
+            seconds(*turn_wait_s)
+        ));
     }
     let times = [(limits, "beyond the limit"), (alone, "with nobody to ask")];
     parts.extend(times.iter().filter(|(n, _)| **n > 0).map(|(n, what)| format!("{n} {what}")));

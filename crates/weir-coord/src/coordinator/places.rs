@@ -3,18 +3,25 @@
 use super::{Coordinator, Peer};
 use crate::allocation::Demand;
 use crate::storage::Storage;
-use crate::turns::Turns;
 use crate::wire::{FileInfo, Message};
+use weir_engine::aggregators;
 use weir_engine::engine::JobId;
 
 impl Coordinator {
-    /// What is known of the storage from now on. Files keep the places that they were given, and who waits for a
-    /// turn need not.
+    /// What is known of the storage from now on. Files keep the places that they were given.
     pub fn set_storages(&mut self, storages: &[Storage]) {
-        self.turns.give_all();
-        self.tell_turns();
-        self.turns = Turns::new(storages);
         self.allocations.replace(storages);
+    }
+
+    /// In which order targets serve readers from now on. Who waits for a turn need not.
+    pub fn set_order(&mut self, order: aggregators::Policy) {
+        self.turns.set_order(order);
+        self.tell_turns();
+        self.welcome_all();
+    }
+
+    pub fn order(&self) -> aggregators::Policy {
+        self.turns.order()
     }
 
     /// What is no phase's.
@@ -27,12 +34,12 @@ impl Coordinator {
                 let demand = self.demand(id);
                 self.allocations.adopt(id, (peer, request), &file, &targets, demand);
             }
-            Message::Collect { call, path, aggregators } => {
-                self.turns.collect(now_ns, id, call, &path, &aggregators);
+            Message::Read { reader } => {
+                self.turns.read(now_ns, id, peer, reader);
                 self.tell_turns();
             }
-            Message::Served { call, aggregator } => {
-                self.turns.served(now_ns, id, call, aggregator);
+            Message::Served { number, call } => {
+                self.turns.served(now_ns, id, peer, number, call);
                 self.tell_turns();
             }
             _ => return Err("says what only a coordinator says, or says it twice".into()),
@@ -66,11 +73,10 @@ impl Coordinator {
         self.tell_turns();
     }
 
-    /// A job's nodes know among themselves who is which aggregator.
     pub(super) fn tell_turns(&mut self) {
-        for (id, call, aggregator) in std::mem::take(self.turns.given()) {
+        for (peer, number, call) in self.turns.given().drain(..) {
             self.totals.decisions += 1;
-            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Turn { call, aggregator })));
+            self.outbox.push((peer, Message::Turn { number, call }));
         }
     }
 }

@@ -35,8 +35,9 @@ fn message() -> impl Strategy<Value = Message> {
         let (ranks, nodes, bytes, fixed_aggregators, fixed_stripes) = numbers;
         FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes }
     });
-    let part =
-        any::<(u32, u64, u64)>().prop_map(|(target, bytes, shuffle_ns)| Part { target, bytes, shuffle_ns });
+    let read = any::<(u32, [u64; 5])>().prop_map(|(number, [file, call, target, service_ns, shuffle_ns])| {
+        Message::Read { reader: Reader { number, file, call, target, service_ns, shuffle_ns } }
+    });
     let targets = || prop::collection::vec(any::<u32>(), 0..40);
     prop_oneof![
         hello,
@@ -47,13 +48,12 @@ fn message() -> impl Strategy<Value = Message> {
             file,
             targets
         }),
-        (any::<u64>(), "/\\PC{0,40}", prop::collection::vec(part, 0..40))
-            .prop_map(|(call, path, aggregators)| Message::Collect { call, path, aggregators }),
+        read,
         (any::<(u64, u32, u32)>(), targets()).prop_map(|((request, aggregators, stripes), targets)| {
             Message::Allocated { request, aggregators, stripes, targets }
         }),
-        any::<(u64, u32)>().prop_map(|(call, aggregator)| Message::Turn { call, aggregator }),
-        any::<(u64, u32)>().prop_map(|(call, aggregator)| Message::Served { call, aggregator }),
+        any::<(u32, u64)>().prop_map(|(number, call)| Message::Turn { number, call }),
+        any::<(u32, u64)>().prop_map(|(number, call)| Message::Served { number, call }),
         any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
         any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
         (any::<u64>(), progress()).prop_map(|(phase, progress)| Message::Moved { phase, progress }),

@@ -15,6 +15,7 @@ use rand_pcg::Pcg64Mcg;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt;
+use std::str::FromStr;
 
 /// Whatever would take a call beyond this (146 years) is refused. Any order of the same work ends within twice
 /// the time that SIO's takes, so no sum overflows.
@@ -49,6 +50,24 @@ impl Policy {
 
     pub fn from_name(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// What a coordinator does that was told nothing.
+pub const DEFAULT: Policy = Policy::Hio;
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Policy, String> {
+        let valid = || Policy::ALL.map(Policy::name).join(", ");
+        Policy::from_name(name).ok_or_else(|| format!("unknown order {name:?}; valid are {}", valid()))
     }
 }
 
