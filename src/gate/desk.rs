@@ -131,10 +131,10 @@ impl Desk {
 
     /// The leader passes on what lies on the desk.
     pub(super) fn pass_on(&self, client: &mut Client) {
-        let request = self.request.load(Relaxed);
+        // The state first: what belongs to it was written before.
         match self.state.load(Acquire) {
             CLOSED => {
-                client.release(request);
+                client.release(self.request.load(Relaxed));
                 self.state.store(FREE, Release);
             }
             ASKED if self.state.compare_exchange(ASKED, SENT, AcqRel, Relaxed).is_ok() => {
@@ -146,7 +146,7 @@ impl Desk {
                     fixed_aggregators: self.fixed_aggregators.load(Relaxed),
                     fixed_stripes: self.fixed_stripes.load(Relaxed),
                 };
-                client.ask(request, file);
+                client.ask(self.request.load(Relaxed), file);
             }
             _ => {}
         }
