@@ -3,10 +3,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 for bench in instructions time startup memory gate; do
-    echo "== benches/$bench.sh"
+    echo "== benches/$bench.sh, $(date +%T)"
     "benches/$bench.sh"
     echo
 done
-cargo bench -p weir-engine
+# The benchmarks alone: without a name it also lists every unit test.
+cargo bench -p weir-engine --bench '*'
 crates/weir-engine/benches/instructions.sh || [ $? = 77 ]
-cargo bench -p weir-coord
+cargo bench -p weir-coord --bench '*'
