@@ -149,7 +149,7 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
     setting("WEIR_POLICY", "a policy such as weir, set10, fair or exclusive", "weir", &mut |v| {
         v.parse().map(|policy| config.policy = policy).is_ok()
     });
-    setting("WEIR_ORDER", "an order such as hio, sio, slack or nio", "hio", &mut |v| {
+    setting("WEIR_ORDER", "an order such as hio, sio, slack or nio", "nio", &mut |v| {
         v.parse().map(|order| config.order = order).is_ok()
     });
     setting("WEIR_GATE", "mpi, all or off, and paths behind a colon", "mpi", &mut |v| {

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyKind>,
     /// In which order a storage target serves the aggregators of collective reads: nio (none), sio, hio, slack
-    /// [default: hio]
+    /// [default: nio]
     #[arg(long, value_name = "ORDER")]
     order: Option<aggregators::Policy>,
     /// A file of lines `key = value` with the keys listen, policy, order, key, and of sections [storage PATH]; what is

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = policy)]
     policy: Option<String>,
     /// In which order it then has storage targets serve the aggregators of collective reads: nio (none), sio, hio, slack
-    /// [default: WEIR_ORDER or hio]
+    /// [default: WEIR_ORDER or nio]
     #[arg(long, value_name = "NAME", value_parser = order)]
     order: Option<String>,
     /// Whose I/O waits for its turn: mpi, all or off; for some files only with their paths behind a colon,

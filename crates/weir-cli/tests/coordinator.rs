@@ -95,7 +95,7 @@ fn a_service_serves_reloads_and_stops() {
     let address = format!("unix:{}", directory.0.join("weir.sock").display());
     let config = directory.file("config", &format!("policy = set10\nlisten = {address}\n"));
     let mut service = Service::start(&["--config", &config]);
-    service.line("coordinating with policy set10, order hio, storages: none described");
+    service.line("coordinating with policy set10, order nio, storages: none described");
     let client = join(&address);
     let status = weir(&["status", &address]);
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
@@ -115,7 +115,7 @@ fn a_service_serves_reloads_and_stops() {
     assert!(service.line("not reloaded").contains("line 5: bandwidth_mb_per_s"));
     directory.file("config", &format!("policy = fair\nlisten = {address}\n{storage}"));
     service.signal(libc::SIGHUP);
-    service.line("reloaded, policy fair, order hio, storages: /scratch");
+    service.line("reloaded, policy fair, order nio, storages: /scratch");
     let status = weir(&["status", &address]);
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(text.contains("with policy fair") && text.contains("\n/scratch:"), "{text}");

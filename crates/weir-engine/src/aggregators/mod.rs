@@ -53,8 +53,9 @@ impl Policy {
     }
 }
 
-/// What a coordinator does that was told nothing.
-pub const DEFAULT: Policy = Policy::Hio;
+/// What a coordinator does that was told nothing. Turns cost bandwidth where one call alone cannot use all that a target has,
+/// and whether it can nobody but the site knows.
+pub const DEFAULT: Policy = Policy::Nio;
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
