@@ -71,6 +71,7 @@ bench: setup-test build ## Measure what Weir costs per call, and the engine
 bench-sharing: setup-test build ## Measure what coordination is worth on limited storage (as root; half an hour)
 	benches/sharing/mix.py || [ $$? = 77 ]
 	benches/sharing/shares.py || [ $$? = 77 ]
+	benches/sharing/reads.py || [ $$? = 77 ]
 
 .PHONY: install
 install: build ## Install library, command, headers, manual, completions, pkg-config file, modulefile, service
