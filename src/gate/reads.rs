@@ -73,7 +73,9 @@ impl Reads {
     pub(super) fn under_way(thread: &Thread, block: &Block) -> Option<&'static Reads> {
         // SAFETY: nothing, or what `begin` put there: of a table that stays.
         let reads = unsafe { thread.reads.get().as_ref() }?;
-        (reads.index.load(Relaxed) == block.file.load(Relaxed)).then_some(reads)
+        let index = block.file.load(Relaxed);
+        // Zero is all files that have no place of their own.
+        (index != 0 && reads.index.load(Relaxed) == index).then_some(reads)
     }
 
     /// Another read of the call is about to begin, or the call ends: so long it took since the one before. What a rank
@@ -138,7 +140,9 @@ impl Reads {
 
     fn wait(&self, attached: &Attached, place: &Place) -> Outcome {
         let (start_ticks, start_ns) = (clock::ticks(), now_ns());
-        let look = || Some(place.state.load(Acquire)).filter(|state| *state != GIVEN);
+        // Whatever else became of the place, or of the gate, nobody will answer.
+        let waits = |state: &u32| matches!(*state, ASKED | SENT) && attached.page.credit_bytes() != OPEN;
+        let look = || Some(place.state.load(Acquire)).filter(waits);
         let outcome =
             wait_for(attached, start_ns, || 0, look, |state, limit| bell::sleep(&place.state, state, limit));
         attached.slot.waited_ns.fetch_add(now_ns().saturating_sub(start_ns), Relaxed);
@@ -226,10 +230,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The leader tells the coordinator.
+    /// The leader tells the coordinator. Unless it took this rank for dead, and the place is another's now.
     fn leave(&self, attached: &Attached) {
-        self.state.store(READ, Release);
-        attached.page.bell.ring();
+        if self.pid.load(Acquire) == std::process::id() {
+            self.state.store(READ, Release);
+            attached.page.bell.ring();
+        }
     }
 }
 
@@ -261,20 +267,20 @@ impl Readers {
     /// The leader passes on who asks, and who has read.
     pub(super) fn pass_on(&self, client: &mut Client) {
         for (number, place) in (0..).zip(&self.place) {
-            let call = place.call.load(Relaxed);
+            // The state first: what belongs to it was written before.
             match place.state.load(Acquire) {
                 ASKED if place.state.compare_exchange(ASKED, SENT, AcqRel, Relaxed).is_ok() => {
                     client.read(Reader {
                         number,
                         file: place.file.load(Relaxed),
-                        call,
+                        call: place.call.load(Relaxed),
                         target: place.target.load(Relaxed),
                         service_ns: place.service_ns.load(Relaxed),
                         shuffle_ns: place.shuffle_ns.load(Relaxed),
                     });
                 }
                 READ => {
-                    client.served(number, call);
+                    client.served(number, place.call.load(Relaxed));
                     place.pid.store(0, Relaxed);
                     place.state.store(FREE, Release);
                 }

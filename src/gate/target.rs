@@ -4,6 +4,7 @@
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
+use weir_profile::fnv1a;
 
 /// A file as others have to know it, and its storage target, by which all who read from it on any node know it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,19 +25,22 @@ pub(super) fn origin(descriptor: i32) -> Option<Origin> {
     }?;
     let target = if libc::major(about.st_dev) != 0 {
         // A file system on a device: of this machine, whichever container or network it is seen from.
-        Some(hash(&[boot(), &about.st_dev.to_le_bytes()]))
+        boot().map(|boot| hash(&[boot, &about.st_dev.to_le_bytes()]))
     } else if system.f_type == FUSE_MAGIC {
         path_info(descriptor).as_deref().and_then(brick).map(|brick| hash(&brick.map(str::as_bytes)))
     } else {
         None
     };
-    Some(Origin { file: about.st_ino, target: target? })
+    let target = target?;
+    // Inodes of two file systems may be alike.
+    Some(Origin { file: hash(&[&target.to_le_bytes(), &about.st_ino.to_le_bytes()]), target })
 }
 
 /// What tells this machine from others since it started.
-fn boot() -> &'static [u8] {
-    static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
-    BOOT.get_or_init(|| std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+fn boot() -> Option<&'static [u8]> {
+    static BOOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let boot = BOOT.get_or_init(|| std::fs::read("/proc/sys/kernel/random/boot_id").ok());
+    boot.as_deref().filter(|boot| !boot.is_empty())
 }
 
 /// Where GlusterFS has a file.
@@ -57,10 +61,9 @@ fn brick(path_info: &str) -> Option<[&str; 2]> {
     bricks.next().is_none().then_some([host, brick])
 }
 
-/// FNV-1a.
+/// The parts do not run into each other.
 fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().copied().flatten();
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    fnv1a(parts.iter().flat_map(|part| part.iter().chain(&[0])).copied())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
+use weir_profile::fnv1a;
 use weir_profile::layout::*;
 
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
@@ -295,11 +296,6 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// FNV-1a: short, and the same in every process.
-fn hash(path: &str) -> u64 {
-    path.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 /// The owner's counters of a module on a file, made at the first use.
 pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
     if !record::ensure() {
@@ -307,7 +303,7 @@ pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
     }
     let mut registry = lock();
     let registry = &mut *registry;
-    let key = hash(path);
+    let key = fnv1a(path.bytes());
     if !registry.files.contains_key(&key) {
         let index = registry.files.len() as u64 + 1;
         let room = index <= config::get(|c| c.max_files as u64);
@@ -331,7 +327,7 @@ pub(crate) fn other(module: Module) -> Option<&'static Block> {
 
 /// Whether MPI has this file open or had: then POSIX calls of the MPI library on it are measured.
 pub(crate) fn is_mpi_file(path: &str) -> bool {
-    lock().files.get(&hash(path)).is_some_and(|known| known.blocks[Module::Mpiio as usize].is_some())
+    lock().files.get(&fnv1a(path.bytes())).is_some_and(|known| known.blocks[Module::Mpiio as usize].is_some())
 }
 
 /// The counters that threads without a lane of their own share. The owner's block remembers where they

@@ -185,6 +185,5 @@ fn reload(args: &Args, config: &mut Config, server: &mut Server) {
         server.set_storages(new.storages.clone());
     }
     eprintln!("weir: reloaded, policy {policy}, order {order}, storages: {}", names(&new.storages));
-    config.policy = new.policy;
     config.storages = new.storages;
 }

@@ -19,13 +19,17 @@ const MAX_READERS: usize = 4096;
 const MAX_TARGETS: usize = 256;
 const MAX_PARTS: usize = 256;
 const MAX_FILES: usize = 4096;
+/// Calls that wait in the engine. Who asks again and again leaves some behind.
+const MAX_JOINED: usize = 16_384;
 
 /// Nothing takes longer, whatever its job says: no single reader may move the engine's clock to the end of time.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// An aggregator is waited for this many times as long as it should take, and this much.
+/// An aggregator is waited for this many times as long as it should take, and this much, and never longer than that: it
+/// may have been stopped in the read that it goes by.
 const PATIENCE: u64 = 4;
 const PATIENCE_NS: u64 = 250_000_000;
+const LONGEST_PATIENCE_NS: u64 = 10_000_000_000;
 
 /// What `slack` may look at while everybody waits for an answer.
 const EFFORT: u64 = 20_000;
@@ -44,6 +48,8 @@ pub(crate) struct Turns {
     /// What has joined the scheduler, which numbers it so.
     joined: HashMap<u64, Joined>,
     joins: u64,
+    /// Calls so far.
+    instances: u64,
     targets: Vec<Target>,
     by_identity: HashMap<u64, usize>,
     /// Who waits for its turn or has it.
@@ -59,7 +65,7 @@ pub(crate) struct Turns {
 struct Joined {
     job: JobId,
     file: u64,
-    call: u64,
+    instance: u64,
     /// Targets at which the scheduler has not called it yet.
     left: usize,
 }
@@ -78,12 +84,16 @@ struct Target {
 struct Reading {
     reader: Reader,
     target: usize,
+    /// Of its call.
+    instance: u64,
     /// Set when it has its turn.
     overdue_ns: Option<u64>,
 }
 
 struct Call {
     call: u64,
+    /// Its own: a file that is opened again counts its calls anew.
+    instance: u64,
     epoch: u64,
     /// Its aggregators, and whether they have come.
     parts: Vec<(Key, Reader, bool)>,
@@ -101,6 +111,13 @@ pub(crate) struct Queue {
     pub(crate) overdue: u64,
 }
 
+impl Call {
+    /// The reader may be of this call: it has the number, and has not come before.
+    fn expects(&self, key: Key, call: u64) -> bool {
+        self.call == call && !self.parts.iter().any(|(of, _, came)| *of == key && *came)
+    }
+}
+
 impl Turns {
     pub(crate) fn new(order: Policy) -> Turns {
         Turns {
@@ -109,6 +126,7 @@ impl Turns {
             epoch: 0,
             joined: HashMap::new(),
             joins: 0,
+            instances: 0,
             targets: Vec::new(),
             by_identity: HashMap::new(),
             readers: BTreeMap::new(),
@@ -205,51 +223,67 @@ impl Turns {
 
     /// `None`: it is not ordered, for it makes no sense or there is too much.
     fn enter(&mut self, now_ns: u64, key: Key, reader: Reader) -> Option<()> {
-        if self.order == Policy::Nio || self.readers.len() >= MAX_READERS {
+        let is_full = self.readers.len() >= MAX_READERS || self.joined.len() >= MAX_JOINED;
+        if self.order == Policy::Nio || is_full {
             return None;
         }
         let (job, target) = (key.0, self.target(reader.target)?);
-        self.targets[target].waiting.push(key);
-        self.readers.insert(key, Reading { reader, target, overdue_ns: None });
-        let epoch = self.epoch;
-        let call = self.calls.get_mut(&(job, reader.file)).filter(|known| known.call == reader.call);
-        let Some(call) = call else { return self.begin_call(now_ns, key, reader) };
+        let file = (job, reader.file);
+        let Some(call) = self.calls.get_mut(&file).filter(|known| known.expects(key, reader.call)) else {
+            let (instance, queued) = self.begin_call(now_ns, key, reader)?;
+            self.await_turn(key, reader, target, instance);
+            queued.into_iter().for_each(|target| self.advance(now_ns, target));
+            return Some(());
+        };
         call.parts.retain(|(of, ..)| *of != key);
         if call.parts.len() < MAX_PARTS {
             call.parts.push((key, reader, true));
         }
-        if call.called.contains(&target) || (call.queued.contains(&target) && call.epoch != epoch) {
-            self.targets[target].late.push_back(key);
-        } else if !call.queued.contains(&target) {
+        let instance = call.instance;
+        let is_called = call.called.contains(&target);
+        let is_queued = call.queued.contains(&target);
+        let is_late = is_called || (is_queued && call.epoch != self.epoch);
+        if !is_late && !is_queued {
             // Nobody expected it here.
-            call.queued.push(target);
-            self.join(now_ns, job, &[reader])?;
+            self.join(now_ns, job, instance, &[reader])?;
+            self.calls.get_mut(&file)?.queued.push(target);
+        }
+        self.await_turn(key, reader, target, instance);
+        if is_late {
+            self.targets[target].late.push_back(key);
         }
         self.advance(now_ns, target);
         Some(())
     }
 
-    /// The first of a call has come. The others will be those of the call before.
-    fn begin_call(&mut self, now_ns: u64, key: Key, reader: Reader) -> Option<()> {
+    fn await_turn(&mut self, key: Key, reader: Reader, target: usize, instance: u64) {
+        self.targets[target].waiting.push(key);
+        self.readers.insert(key, Reading { reader, target, instance, overdue_ns: None });
+    }
+
+    /// The first of a call has come. The others will be those of the call before. Answers the number of the call, and the
+    /// targets at which it waits in the scheduler.
+    fn begin_call(&mut self, now_ns: u64, key: Key, reader: Reader) -> Option<(u64, Vec<usize>)> {
         let file = (key.0, reader.file);
         let before = self.calls.remove(&file).map_or(Vec::new(), |call| call.parts);
         let others = before.into_iter().filter(|(of, _, came)| *of != key && *came);
         let others = others.map(|(of, part, _)| (of, Reader { call: reader.call, ..part }, false));
         let parts: Vec<_> = [(key, reader, true)].into_iter().chain(others).take(MAX_PARTS).collect();
         let readers: Vec<Reader> = parts.iter().map(|(_, part, _)| *part).collect();
-        let queued = self.join(now_ns, key.0, &readers)?;
+        self.instances += 1;
+        let instance = self.instances;
+        let queued = self.join(now_ns, key.0, instance, &readers)?;
         if self.calls.len() >= MAX_FILES {
             self.calls.clear();
         }
-        let call =
-            Call { call: reader.call, epoch: self.epoch, parts, queued: queued.clone(), called: Vec::new() };
-        self.calls.insert(file, call);
-        queued.into_iter().for_each(|target| self.advance(now_ns, target));
-        Some(())
+        let (call, epoch) = (reader.call, self.epoch);
+        let begun = Call { call, instance, epoch, parts, queued: queued.clone(), called: Vec::new() };
+        self.calls.insert(file, begun);
+        Some((instance, queued))
     }
 
     /// Who of a call is at the same target reads there together: one aggregator to the engine. Answers the targets.
-    fn join(&mut self, now_ns: u64, job: JobId, readers: &[Reader]) -> Option<Vec<usize>> {
+    fn join(&mut self, now_ns: u64, job: JobId, instance: u64, readers: &[Reader]) -> Option<Vec<usize>> {
         let mut at: BTreeMap<usize, Aggregator> = BTreeMap::new();
         for reader in readers {
             let target = self.target(reader.target)?;
@@ -257,10 +291,10 @@ impl Turns {
             entry.service_ns = entry.service_ns.max(reader.service_ns.min(LONGEST_NS));
             entry.shuffle_ns = entry.shuffle_ns.max(reader.shuffle_ns.min(LONGEST_NS));
         }
-        let Reader { file, call, .. } = *readers.first()?;
+        let file = readers.first()?.file;
         let aggregators: Vec<Aggregator> = at.values().copied().collect();
         self.scheduler.join(now_ns, u64::from(job.0), Mode::Read, &aggregators).ok()?;
-        self.joined.insert(self.joins, Joined { job, file, call, left: aggregators.len() });
+        self.joined.insert(self.joins, Joined { job, file, instance, left: aggregators.len() });
         self.joins += 1;
         Some(at.into_keys().collect())
     }
@@ -275,8 +309,9 @@ impl Turns {
         let Target { waiting, reading, .. } = &self.targets[target];
         let Some(first) = reading.first() else { return };
         let is_alone = waiting.iter().all(|(job, ..)| *job == first.0);
-        let call = |key: &Key| self.readers.get(key).map(|of| (of.reader.file, of.reader.call));
-        let goes_too = |key: &&Key| key.0 == first.0 && (is_alone || call(key) == call(first));
+        let instance = |key: &Key| self.readers.get(key).map(|of| of.instance);
+        let of_first = instance(first);
+        let goes_too = |key: &&Key| key.0 == first.0 && (is_alone || instance(key) == of_first);
         let companions: Vec<Key> = waiting.iter().filter(goes_too).copied().collect();
         companions.into_iter().for_each(|key| self.serve(now_ns, key));
     }
@@ -290,19 +325,16 @@ impl Turns {
         }
         while let Turn::Serve(called) = self.scheduler.next(now_ns, target) {
             let Some(joined) = self.joined.get_mut(&called.call) else { continue };
-            let (job, file, call) = (joined.job, joined.file, joined.call);
+            let (job, file, instance) = (joined.job, joined.file, joined.instance);
             joined.left -= 1;
             if joined.left == 0 {
                 self.joined.remove(&called.call);
             }
-            if let Some(known) = self.calls.get_mut(&(job, file)).filter(|known| known.call == call) {
+            if let Some(known) = self.calls.get_mut(&(job, file)).filter(|known| known.instance == instance) {
                 known.queued.retain(|at| *at != target);
                 known.called.push(target);
             }
-            let is_of_it = |key: &&Key| {
-                let of_call = |of: &Reading| (of.reader.file, of.reader.call) == (file, call);
-                key.0 == job && self.readers.get(key).is_some_and(of_call)
-            };
+            let is_of_it = |key: &&Key| self.readers.get(key).is_some_and(|of| of.instance == instance);
             if let Some(key) = self.targets[target].waiting.iter().find(is_of_it) {
                 return Some(*key);
             }
@@ -313,7 +345,7 @@ impl Turns {
     fn serve(&mut self, now_ns: u64, key: Key) {
         let Some(reading) = self.readers.get_mut(&key) else { return };
         let patience_ns = reading.reader.service_ns.min(LONGEST_NS) * PATIENCE + PATIENCE_NS;
-        let overdue_ns = now_ns.saturating_add(patience_ns);
+        let overdue_ns = now_ns.saturating_add(patience_ns.min(LONGEST_PATIENCE_NS));
         reading.overdue_ns = Some(overdue_ns);
         self.overdue_ns = Some(self.overdue_ns.map_or(overdue_ns, |at_ns| at_ns.min(overdue_ns)));
         let target = &mut self.targets[reading.target];

@@ -167,7 +167,7 @@ messages! {
     64 Challenge { nonce: [u8; 32], }
     /// Coordinator → TCP peer: it has the key as well.
     65 Proven { mac: [u8; 32], }
-    /// Coordinator → job: the answer to `Hello`; said again when the policy changes.
+    /// Coordinator → job: the answer to `Hello`; said again when the policy or the order changes.
     66 Welcome {
         /// A job that is silent for this long is taken for dead.
         lease_ms: u32,

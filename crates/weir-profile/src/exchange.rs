@@ -6,6 +6,7 @@
 //! moved (reading, aggregators may read more than they need) are shared out among them.
 
 use crate::extents::{Access, Blocks};
+use crate::fnv1a;
 use crate::network::{self, Fitted, Point};
 use crate::profile::{self, AggregatorShare, CallExchange, FileExchange};
 use crate::record;
@@ -72,13 +73,11 @@ impl Default for Exchanges {
     }
 }
 
-/// FNV-1a over the name and the number: the choice does not follow the program's own rhythm.
+/// By a hash of the name and the number: the choice does not follow the program's own rhythm.
 fn is_kept(file: &str, (generation, lane, sequence): Number, thinned: u64) -> bool {
     let numbers = [generation, lane as u64, sequence];
     let bytes = file.bytes().chain(numbers.into_iter().flat_map(u64::to_le_bytes));
-    let hash =
-        bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-    (hash >> 32) & (thinned - 1) == 0
+    (fnv1a(bytes) >> 32) & (thinned - 1) == 0
 }
 
 impl Exchanges {

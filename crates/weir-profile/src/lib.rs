@@ -26,6 +26,12 @@ mod time;
 mod totals;
 mod words;
 
+/// FNV-1a: short, and the same in every process.
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let mixed = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, mixed)
+}
+
 pub use error::Error;
 pub use fate::{describe as describe_end, host};
 pub use job::finish_job;

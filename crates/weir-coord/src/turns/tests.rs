@@ -245,3 +245,27 @@ proptest! {
         prop_assert!(owed.is_empty(), "still waiting: {owed:?}");
     }
 }
+
+/// A file that is opened again counts its calls anew.
+#[test]
+fn who_asks_with_the_same_number_again_does_not_go_first() {
+    let mut turns = Turns::new(Policy::Hio);
+    assert_eq!(read(&mut turns, 0, reader(0, 1, 5)), [(0, 0, 1)]);
+    assert_eq!(read(&mut turns, 1, reader(0, 1, 5)), []);
+    assert_eq!(read(&mut turns, 2, reader(0, 1, 5)), []);
+    assert_eq!(served(&mut turns, 0, 0, 1), [(1, 0, 1)]);
+    assert_eq!(read(&mut turns, 0, reader(0, 1, 5)), []);
+    assert_eq!(served(&mut turns, 1, 0, 1), [(2, 0, 1)]);
+    assert_eq!(read(&mut turns, 1, reader(0, 1, 5)), []);
+    assert_eq!(served(&mut turns, 2, 0, 1), [(0, 0, 1)]);
+}
+
+#[test]
+fn nobody_is_waited_for_without_end_and_no_flood_grows_without_end() {
+    let mut turns = Turns::new(Policy::Hio);
+    read(&mut turns, 0, Reader { service_ns: u64::MAX, ..reader(0, 1, 5) });
+    assert_eq!(turns.deadline_ns(), Some(LONGEST_PATIENCE_NS));
+    read(&mut turns, 1, reader(0, 0, 5));
+    let first_let_go = (1..).find(|&call| !read(&mut turns, 1, reader(0, call, 5)).is_empty()).unwrap();
+    assert!(first_let_go <= MAX_JOINED as u64, "{first_let_go}");
+}
