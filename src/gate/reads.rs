@@ -119,6 +119,7 @@ impl Reads {
         place.service_ns.store(self.service_ns.load(Relaxed), Relaxed);
         place.shuffle_ns.store(self.shuffle_ns.load(Relaxed), Relaxed);
         place.state.store(ASKED, Release);
+        places.news.store(1, Release);
         if self.wait(attached, place) == Outcome::Turn {
             return Some(place);
         }
@@ -215,6 +216,8 @@ const READ: u32 = 5;
 pub(super) struct Readers {
     /// The coordinator has an order for them.
     ordered: AtomicU32,
+    /// The leader has something to look at.
+    news: AtomicU32,
     place: [Place; PLACES],
 }
 
@@ -234,6 +237,7 @@ impl Place {
     fn leave(&self, attached: &Attached) {
         if self.pid.load(Acquire) == std::process::id() {
             self.state.store(READ, Release);
+            attached.page.readers.news.store(1, Release);
             attached.page.bell.ring();
         }
     }
@@ -262,10 +266,14 @@ impl Readers {
         for place in &self.place {
             let _ = place.state.compare_exchange(SENT, ASKED, AcqRel, Relaxed);
         }
+        self.news.store(1, Release);
     }
 
     /// The leader passes on who asks, and who has read.
     pub(super) fn pass_on(&self, client: &mut Client) {
+        if self.news.swap(0, AcqRel) == 0 {
+            return;
+        }
         for (number, place) in (0..).zip(&self.place) {
             // The state first: what belongs to it was written before.
             match place.state.load(Acquire) {
@@ -304,6 +312,7 @@ impl Readers {
             let pid = place.pid.load(Acquire);
             if pid != 0 && is_dead(pid) {
                 place.state.store(READ, Release);
+                self.news.store(1, Release);
             }
         }
     }
@@ -325,6 +334,7 @@ mod tests {
         let place = readers.take(first).unwrap();
         place.call.store(call, Relaxed);
         place.state.store(ASKED, Release);
+        readers.news.store(1, Release);
         place
     }
 
@@ -353,6 +363,7 @@ mod tests {
         assert_eq!(place.state.load(Relaxed), GIVEN);
         assert!(!std::ptr::eq(ask(&readers, 3, 9), place), "it is taken");
         place.state.store(READ, Relaxed);
+        readers.news.store(1, Release);
         words(&readers);
         assert!(std::ptr::eq(ask(&readers, 3, 10), place));
     }

@@ -42,7 +42,7 @@ const ON_ITS_WAY_NS: u64 = 50_000_000;
 
 /// The lead while nothing is known of the storage, and the least lead there is.
 const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
-const LEAST_LEAD_BYTES: f64 = (64 << 10) as f64;
+const LEAST_LEAD_BYTES: f64 = (16 << 10) as f64;
 
 /// A share of nothing would make a tag of infinity.
 const LEAST_SHARE: f64 = 1e-9;
