@@ -41,7 +41,7 @@ fn key(place: &Place) -> Verdict {
     let make = || Turns::new(place, "job", "tcp://127.0.0.1:9", SHORT);
     make()?.variable("WEIR_KEY", "/nonexistent/key").says_one_line("/nonexistent/key")?;
     let open = open.display().to_string();
-    make()?.variable("WEIR_KEY", &open).says_one_line("only its owner may read it")?;
+    make()?.variable("WEIR_KEY", &open).says_one_line("mode 644, but only")?;
     make()?.says_one_line("TCP needs a key")?;
     Ok(())
 }
