@@ -17,27 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+#include "clock.h"
 
 #define BLOCK (64 << 10)
 #define PERIOD 251
 #define MOST_FILES 16
 
 static int rank, ranks;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void sleep_until(double at)
-{
-    struct timespec t = { (time_t)at, (long)((at - (double)(time_t)at) * 1e9) };
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) {}
-}
 
 static void must(int is_so, const char *what)
 {
