@@ -10,6 +10,7 @@
 # yields (MPICH), wait for each other in fits and starts that are larger than what there is to see. A rank per core
 # waits less and a single rank for nobody: their times tell sooner, and a rank's time of the processor even on a
 # machine that others use. What depends on no machine at all comes last: the instructions of one rank.
+# ROWS='openmpi, 4 ranks*' has only those whose names are like that.
 # shellcheck source=benches/common.sh
 . "$(dirname "$0")/common.sh"
 limit_s=${LIMIT:-420}
@@ -33,6 +34,8 @@ mkdir -m 700 "$work/meeting"
 # The rows: what each is called, what it may add (0: no goal), pairs in a round, libraries without and with, how it runs.
 names=() goals=() batches=() withouts=() withs=() runs=()
 add_row() { # add_row NAME GOAL BATCH WITHOUT WITH RUN...: RUN gets the library to preload in place of PRELOAD
+    # shellcheck disable=SC2053 # a pattern
+    [[ $1 == ${ROWS:-*} ]] || return 0
     names+=("$1") goals+=("$2") batches+=("$3") withouts+=("$4") withs+=("$5")
     runs+=("$(printf '%q ' "${@:6}")")
 }

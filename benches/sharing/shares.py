@@ -7,7 +7,8 @@
              history): the largest deviation of any job from its share over any two seconds. A request is not divided,
              so what a single one makes of those two seconds stands beside it
     alone    one job, with and without Weir in turns: the ratio of its throughput
-    idle     two jobs of which one writes little and may write much: the other's throughput, with and without Weir in turns
+    idle     two jobs of which one writes little and may write much: what both move, with and without Weir in turns. (What
+             the other moves alone says nothing: without Weir it may take what the modest one asks for.)
 """
 
 import argparse
@@ -118,12 +119,12 @@ def measure_shares(work, mpi, binary):
 
 
 def compare(work, mpi, binary, mount, what, writers, policies):
-    """The first writer's throughput under each policy, in turns, as a ratio to that under the first policy."""
+    """What the writers move together under each policy, in turns, as a ratio to that under the first policy."""
     rates = {policy: [] for policy in policies}
     for _ in range(ARGUMENTS.repetitions):
         for policy in policies:
             histories = run(work, mpi, binary, mount, policy, writers, ARGUMENTS.seconds)
-            rates[policy].append(rate_mb_per_s(histories[0]))
+            rates[policy].append(sum(rate_mb_per_s(moved) for moved in histories))
     for policy in policies[1:]:
         ratios = [with_weir / without for with_weir, without in zip(rates[policy], rates[policies[0]])]
         print(
@@ -144,7 +145,7 @@ def measure_alone(work, mpi, binary):
 
 def measure_idle(work, mpi, binary):
     """The modest one's set10 share is a hundred times the other's."""
-    print("idle: a job beside one that uses little of its share; goal: 0.98")
+    print("idle: a job and one that uses little of its share, together; goal: 0.98")
     print(f"{'the other writes':<34} {'policy':<6} {'bare':>8} {'MB/s':>8} {'ratio':>7}  quartiles")
     with storage("quick", ["-r", "60"]) as mounts:
         for modest in (Writer(64 * KIB, 0, 0.005), Writer(256 * KIB, 0, 0.05), Writer(MIB, 0, 0.2)):
