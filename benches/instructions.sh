@@ -10,7 +10,7 @@ count=51200 # a multiple of the 1,024 calls of a block
 export MALLOC_TRIM_THRESHOLD_=$((1 << 30))
 
 # How many instructions malloc and free take within MPI depends on that as well: 22 more per call of Open MPI in
-# most processes with Weir, whose own blocks lie between, and in few or none without. The fewest of several count.
+# most processes with Weir (probably its own blocks lie between), and in few or none without. The fewest of several count.
 pads="0 4096 40000"
 
 per_call() { # per_call MPI PRELOAD OPERATION: instructions of one call
