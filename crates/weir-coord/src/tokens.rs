@@ -14,7 +14,7 @@
 //!   a claim on what it left to others.
 //! - What a job overdrew while others were busy it still owes in its next phase: a program that opens, writes and closes one
 //!   file after the other makes a phase of each.
-//! - While somebody waits the storage is not left idle: when nothing has been inside for [`STALL_NS`], the virtual time
+//! - While somebody waits the storage is not left idle: when nothing has been inside for 5 ms, the virtual time
 //!   moves on to the first who waits, and who was behind loses its claim.
 //! - A job that is always busy but slower than its share (its own network, small requests) would hold the others back.
 //!   It shows in the sum: a meter knows what the storage can do, and what is missing is given, free of charge,
