@@ -40,15 +40,15 @@ quantile() {
 # verdict VALUE GOAL
 verdict() { awk -v value="$1" -v goal="$2" 'BEGIN { print value <= goal ? "pass" : "OVER" }'; }
 
-# Before others on this machine, where that is allowed. Linux weighs sessions against each other first
-# (sched_autogroup): the session's own weight has to change too, until the end.
+# Before others on this machine, where that is allowed. Linux weighs groups of processes against each other first
+# (sched_autogroup): the weight of our own has to change too, until the end.
 before_others() {
-    local session=/proc/$$/autogroup
+    local group=/proc/$$/autogroup
     renice -n -20 -p $$ >/dev/null 2>&1 || return 0
-    [ -w $session ] || return 0
+    [ -w $group ] || return 0
     # shellcheck disable=SC2064 # as it is now
-    trap "echo $(awk '{ print $NF }' $session) >$session; rm -rf '$work'" EXIT
-    echo -20 >$session
+    trap "echo $(awk '{ print $NF }' $group) >$group; rm -rf '$work'" EXIT
+    echo -20 >$group
 }
 
 # On a machine that others use as well, times are worth less: say so beside them.

@@ -121,12 +121,10 @@ impl Desk {
     pub(super) fn clear(&self, last: &mut Option<(u32, u64)>) {
         let now = (self.state.load(Acquire), self.last_request.load(Relaxed));
         let is_with_a_rank = matches!(now.0, TAKEN | ANSWERED);
-        if is_with_a_rank && last.replace(now) == Some(now) {
+        if is_with_a_rank && *last == Some(now) {
             let _ = self.state.compare_exchange(now.0, FREE, AcqRel, Relaxed);
         }
-        if !is_with_a_rank {
-            *last = None;
-        }
+        *last = is_with_a_rank.then_some(now);
     }
 
     /// The leader passes on what lies on the desk.

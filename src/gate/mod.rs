@@ -103,9 +103,7 @@ pub(crate) struct Pass {
 
 impl Pass {
     const FREE: Pass = Pass { request: None, read: None };
-}
 
-impl Pass {
     /// A request of which nobody knew how long it would be.
     pub(crate) fn charge(&mut self, more_bytes: u64) {
         if let Some((attached, bytes)) = &mut self.request {
@@ -253,14 +251,20 @@ fn wait(attached: Attached, bytes: u64) {
     if outcome != Outcome::Turn {
         page.charge(bytes);
     }
+    let waited_ticks = count_wait(slot, start_ticks, start_ns, outcome);
+    note(|counts| &counts.waits, 1);
+    note(|counts| &counts.wait_ticks, waited_ticks);
+}
+
+/// A wait that began then has ended, for tokens or for a turn. Answers how long it took.
+fn count_wait(slot: &page::Slot, start_ticks: u64, start_ns: u64, outcome: Outcome) -> u64 {
     slot.waited_ns.fetch_add(now_ns().saturating_sub(start_ns), Relaxed);
     let waited_ticks = clock::ticks().saturating_sub(start_ticks);
     let thread = Thread::current();
     thread.gate_ticks.set(thread.gate_ticks.get() + waited_ticks);
-    note(|counts| &counts.waits, 1);
-    note(|counts| &counts.wait_ticks, waited_ticks);
     note(|counts| &counts.limits, u64::from(outcome == Outcome::Limit));
     note(|counts| &counts.alone, u64::from(outcome == Outcome::Alone));
+    waited_ticks
 }
 
 /// Waits for the turn of a request, or for a reason to go on without.

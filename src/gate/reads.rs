@@ -5,7 +5,7 @@
 use super::bell;
 use super::page::{Attached, OPEN};
 use super::target::{self, Origin};
-use super::{Outcome, note, wait_for};
+use super::{Outcome, count_wait, wait_for};
 use crate::clock;
 use crate::measure::handles::Open;
 use crate::shim::caller::Thread;
@@ -146,12 +146,7 @@ impl Reads {
         let look = || Some(place.state.load(Acquire)).filter(waits);
         let outcome =
             wait_for(attached, start_ns, || 0, look, |state, limit| bell::sleep(&place.state, state, limit));
-        attached.slot.waited_ns.fetch_add(now_ns().saturating_sub(start_ns), Relaxed);
-        let waited_ticks = clock::ticks().saturating_sub(start_ticks);
-        let thread = Thread::current();
-        thread.gate_ticks.set(thread.gate_ticks.get() + waited_ticks);
-        note(|counts| &counts.limits, u64::from(outcome == Outcome::Limit));
-        note(|counts| &counts.alone, u64::from(outcome == Outcome::Alone));
+        let waited_ticks = count_wait(attached.slot, start_ticks, start_ns, outcome);
         crate::measure::with_header(|header| {
             header.turns.asked.fetch_add(1, Relaxed);
             header.turns.wait_ticks.fetch_add(waited_ticks, Relaxed);

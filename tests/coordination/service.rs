@@ -23,6 +23,13 @@ pub(super) fn list() -> Vec<Scenario> {
 
 const LONG: Shape = Shape { phases: 10, ..USUAL };
 
+/// Where a service of the directory listens, and how jobs are told.
+fn socket(directory: &Directory) -> (Address, String) {
+    let path = directory.path().join("sock");
+    let text = format!("unix:{}", path.display());
+    (Address::Unix(path), text)
+}
+
 fn both_are_known(status: Option<Value>) -> Option<()> {
     (status?["jobs"].as_array()?.len() == 2).then_some(())
 }
@@ -36,8 +43,7 @@ fn both_go_on(live: &[Live; 2], since: Instant) -> Verdict<Duration> {
 
 fn restarted(place: &Place, number: i32) -> Verdict {
     let directory = Directory::new()?;
-    let path = directory.path().join("sock");
-    let (address, text) = (Address::Unix(path.clone()), format!("unix:{}", path.display()));
+    let (address, text) = socket(&directory);
     let start = || Service::start(&["--listen", &text, "--policy", "exclusive"]);
     let service = start()?;
     let one = Turns::new(place, "one", &text, LONG)?;
@@ -69,8 +75,7 @@ fn end_well(jobs: [Turns; 2], live: [Live; 2]) -> Verdict {
 
 fn stopped(place: &Place) -> Verdict {
     let directory = Directory::new()?;
-    let path = directory.path().join("sock");
-    let (address, text) = (Address::Unix(path.clone()), format!("unix:{}", path.display()));
+    let (address, text) = socket(&directory);
     let service = Service::start(&["--listen", &text, "--policy", "exclusive"])?;
     let one = Turns::new(place, "one", &text, LONG)?;
     let other = Turns::new(place, "other", &text, LONG)?;
@@ -89,8 +94,8 @@ fn stopped(place: &Place) -> Verdict {
 /// The policy changes under two jobs, one of which waits: they go on under the new one, and their profiles name it.
 fn reloaded(place: &Place) -> Verdict {
     let directory = Directory::new()?;
-    let (path, config) = (directory.path().join("sock"), directory.path().join("weir.conf"));
-    let (address, text) = (Address::Unix(path.clone()), format!("unix:{}", path.display()));
+    let config = directory.path().join("weir.conf");
+    let (address, text) = socket(&directory);
     std::fs::write(&config, "policy = exclusive\n")?;
     let service = Service::start(&["--listen", &text, "--config", &config.display().to_string()])?;
     let one = Turns::new(place, "one", &text, LONG)?;
