@@ -67,6 +67,7 @@ const KNOWN: &[&str] = &[
     "WEIR_DISABLE",
     "WEIR_VERBOSE",
     "WEIR_LIB",
+    "WEIR_ROOT", // what modulefiles call the place where something is installed
     "WEIR_COORDINATOR",
     "WEIR_KEY",
     "WEIR_POLICY",

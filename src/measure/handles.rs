@@ -114,8 +114,23 @@ pub(crate) fn insert(handle: usize, block: &'static Block, nranks: u64, sequenti
     false
 }
 
+/// Files that are open and left out of the profile; calls on more of them count among "other files".
+static LEFT_OUT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+/// `MPI_File_open` returned the handle of a file that is not to be measured.
+pub(crate) fn leave_out(handle: usize) {
+    LEFT_OUT.iter().find(|place| place.compare_exchange(0, handle, Relaxed, Relaxed).is_ok());
+}
+
+pub(crate) fn is_left_out(handle: usize) -> bool {
+    handle != 0 && LEFT_OUT.iter().any(|place| place.load(Relaxed) == handle)
+}
+
 /// `MPI_File_close` is done with it.
 pub(crate) fn remove(handle: usize) {
+    for place in &LEFT_OUT {
+        let _ = place.compare_exchange(handle, 0, Relaxed, Relaxed);
+    }
     let mut used = WRITING.lock().unwrap_or_else(|e| e.into_inner());
     let Some(open) = find(handle) else { return };
     open.handle.store(REMOVED, Release);
@@ -131,6 +146,7 @@ pub(crate) fn remove(handle: usize) {
 }
 
 pub(super) fn forget() {
+    LEFT_OUT.iter().for_each(|place| place.store(0, Relaxed));
     if let Ok(mut used) = WRITING.try_lock()
         && *used > 0
     {

@@ -52,7 +52,7 @@ impl Identity {
             // Absolute from the start: the program may change its directory.
             directory: std::env::current_dir()
                 .unwrap_or_else(|_| PathBuf::from("."))
-                .join(variable("WEIR_DIR").unwrap_or_default()),
+                .join(std::env::var_os("WEIR_DIR").unwrap_or_default()),
         }
     }
 }

@@ -75,19 +75,22 @@ const fn class(index: usize) -> Class {
     if index == Class::Collective as usize { Class::Collective } else { Class::Independent }
 }
 
-/// Counters of a file: those of its handle, or of "other files" when the handle is not known.
+/// Counters of a file: those of its handle, or of "other files" when the handle is not known; none if it is left out.
 #[inline(always)]
 fn block_of(fh: File) -> Option<&'static Block> {
     match handles::find(fh) {
         Some(open) => Some(open.block()),
-        None => unknown_file(),
+        None => unknown_file(fh),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn unknown_file() -> Option<&'static Block> {
+fn unknown_file(fh: File) -> Option<&'static Block> {
     shield(None, || {
+        if handles::is_left_out(fh) {
+            return None;
+        }
         crate::measure::with_header(|h| _ = h.dropped.handles.fetch_add(1, Relaxed));
         files::other(Module::Mpiio)
     })

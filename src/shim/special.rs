@@ -171,7 +171,14 @@ fn open(
     let hinted_info = hints.as_ref().map_or(info, |hints| hints.info());
     // SAFETY: the program's own call, or with an info that says more.
     let real = || unsafe { real(comm, name, mode, hinted_info, fh) };
-    let Some(block) = block else { return as_mpi(real) };
+    let Some(block) = block else {
+        let answer = as_mpi(real);
+        if answer == 0 && armed() {
+            // SAFETY: the call succeeded, so the handle is there.
+            shield((), || leave_out(name, unsafe { *fh }));
+        }
+        return answer;
+    };
     let start = enter();
     let answer = real();
     let end = ticks();
@@ -228,6 +235,13 @@ fn mpi_path(name: *const c_char) -> Option<String> {
 fn mpi_block(name: *const c_char) -> Option<&'static Block> {
     let path = mpi_path(name)?;
     files::wanted(&path, true).then(|| files::block(&path, Module::Mpiio)).flatten()
+}
+
+/// Calls on a file that `WEIR_EXCLUDE` names are not to be counted as those of an unknown one.
+fn leave_out(name: *const c_char, handle: usize) {
+    if mpi_path(name).is_some_and(|path| !files::wanted(&path, true)) {
+        handles::leave_out(handle);
+    }
 }
 
 fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {

@@ -6,8 +6,9 @@ use crate::mpi::c;
 use crate::run::{Job, Ran, contents, same};
 use crate::{Stop, Verdict, ensure, profile};
 use serde_json::Value;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +28,8 @@ pub(super) fn list() -> Vec<Scenario> {
         })
     });
     let rest = [
+        scenario("input_excluded_files", excluded),
+        scenario("input_folder_not_utf8", odd_folder),
         scenario("input_unwritable_folder", unwritable),
         scenario("input_full_file_system", full),
         scenario("input_file_size_limit", small_files_only),
@@ -51,6 +54,28 @@ fn one_remark(job: &Job, word: &str) -> Verdict<Ran> {
         format!("expected one line with {word}, got {remarks:?}\n{}", with.stderr)
     })?;
     Ok(with)
+}
+
+/// Of files that are left out nothing is counted, neither below MPI nor at it.
+fn excluded(place: &Place) -> Verdict {
+    let job = everything(place)?.variable("WEIR_EXCLUDE", "*");
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    same(&bare, &with)?;
+    let moved = |profile: &Value| profile["modules"]["MPIIO"]["counters"]["MPIIO_BYTES_WRITTEN"].as_u64();
+    let profiles = profile::all(&with.profiles)?;
+    ensure(profiles.iter().all(|profile| moved(profile).unwrap_or(0) == 0), || {
+        format!("counted: {}", profiles[0]["modules"]["MPIIO"])
+    })
+}
+
+/// Names of files are bytes.
+fn odd_folder(place: &Place) -> Verdict {
+    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("odd").join(place.mpi.name.as_str());
+    let _ = fs::remove_dir_all(&parent);
+    let folder = parent.join(OsStr::from_bytes(b"caf\xe9"));
+    everything(place)?.variable("WEIR_DIR", &folder).with_library().run("weir")?;
+    let left = contents(&folder)?;
+    ensure(left.len() == 1, || format!("a profile and nothing else was expected: {:?}", left.keys()))
 }
 
 /// A folder beneath a file: not even root can make it.
