@@ -1,6 +1,6 @@
 //! `weir coordinator`: the coordinator as a service.
 
-use crate::Outcome;
+use crate::{Outcome, output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -112,8 +112,11 @@ impl Service {
         }
         let mut server = Server::new(settings).map_err(|error| format!("cannot coordinate: {error}"))?;
         for address in &config.listen {
-            let bound = server.listen(address, false)?;
-            eprintln!("weir: listening on {bound}");
+            let bound = server.listen(address, false).map_err(|error| match (address, &config.key) {
+                (Address::Tcp(_), None) => format!("{error} (--key FILE)"),
+                _ => error,
+            })?;
+            output::say(format_args!("listening on {bound}"));
         }
         Ok(Service::Own(server))
     }
@@ -136,15 +139,16 @@ impl Service {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut config = args.config()?;
+    output::outlive_readers();
     raise_descriptor_limit();
     let mut service = Service::open(&config)?;
     watch_signals(service.server().waker());
-    eprintln!(
-        "weir: coordinating with policy {}, order {}, storages: {}",
+    output::say(format_args!(
+        "coordinating with policy {}, order {}, storages: {}",
         service.server().policy(),
         service.server().order(),
         names(&config.storages)
-    );
+    ));
     while !STOP.load(SeqCst) {
         service.server().step(Duration::from_secs(1)).map_err(|error| format!("cannot go on: {error}"))?;
         if !service.is_in_place() {
@@ -154,7 +158,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             reload(args, &mut config, service.server());
         }
     }
-    eprintln!("weir: the coordinator stops");
+    output::say("the coordinator stops");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -168,10 +172,10 @@ fn names(storages: &[Storage]) -> String {
 fn reload(args: &Args, config: &mut Config, server: &mut Server) {
     let new = match args.config() {
         Ok(new) => new,
-        Err(error) => return eprintln!("weir: not reloaded: {error}"),
+        Err(error) => return output::say(format_args!("not reloaded: {error}")),
     };
     if (&new.listen, &new.key) != (&config.listen, &config.key) {
-        eprintln!("weir: listen and key take effect with the next start");
+        output::say("listen and key take effect with the next start");
     }
     let policy = new.policy.unwrap_or(PolicyKind::Weir);
     if policy != server.policy() {
@@ -184,6 +188,6 @@ fn reload(args: &Args, config: &mut Config, server: &mut Server) {
     if new.storages != config.storages {
         server.set_storages(new.storages.clone());
     }
-    eprintln!("weir: reloaded, policy {policy}, order {order}, storages: {}", names(&new.storages));
+    output::say(format_args!("reloaded, policy {policy}, order {order}, storages: {}", names(&new.storages)));
     config.storages = new.storages;
 }

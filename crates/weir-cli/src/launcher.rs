@@ -1,7 +1,9 @@
 //! Which launcher a command begins with, and how that one hands variables to its ranks.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,10 @@ pub(crate) struct Launcher {
     pub(crate) version: String,
 }
 
+impl Launcher {
+    pub(crate) const UNKNOWN: Launcher = Launcher { kind: Kind::Other, version: String::new() };
+}
+
 /// Whether a program of this name starts MPI ranks.
 pub(crate) fn is_launcher(program: &OsStr) -> bool {
     let name = base_name(program);
@@ -33,7 +39,7 @@ pub(crate) fn is_launcher(program: &OsStr) -> bool {
 /// Asks a launcher for its version; a program that is none is not asked.
 pub(crate) fn identify(program: &OsStr) -> Result<Launcher, String> {
     if !is_launcher(program) {
-        return Ok(Launcher { kind: Kind::Other, version: String::new() });
+        return Ok(Launcher::UNKNOWN);
     }
     let output = Command::new(program)
         .arg("--version")
@@ -102,9 +108,8 @@ pub(crate) fn hand_over(
             Ok((told, Vec::new()))
         }
         Kind::Srun => {
-            for word in rest {
-                told.push(srun_export(word, variables)?);
-            }
+            let named = std::env::var("SLURM_EXPORT_ENV").ok();
+            told.extend(srun_words(rest, variables, named.as_deref()));
             Ok((told, variables.to_vec()))
         }
         Kind::Other => Ok((command.to_vec(), variables.to_vec())),
@@ -119,18 +124,55 @@ fn open_mpi_options(variables: &[(String, OsString)]) -> impl Iterator<Item = Os
     })
 }
 
-/// Adds the variables to a list the user gave; `NONE` cannot be added to.
-fn srun_export(word: &OsStr, variables: &[(String, OsString)]) -> Result<OsString, String> {
-    let Some(list) = word.to_str().and_then(|word| word.strip_prefix("--export=")) else {
-        return Ok(word.to_os_string());
+/// The words behind `srun`, with the variables among those that ranks get: `srun` hands on its whole environment unless
+/// `--export` names a list, or `SLURM_EXPORT_ENV` does, which `sbatch --export` leaves in a job's environment.
+fn srun_words(words: &[OsString], variables: &[(String, OsString)], named: Option<&str>) -> Vec<OsString> {
+    let option = |list: &str| -> OsString {
+        let names = variables.iter().map(|(name, _)| name.as_str());
+        // `NONE` is a list without names; `NIL` too, without Slurm's own variables.
+        let list = Some(list).filter(|list| !matches!(*list, "NONE" | "NIL" | ""));
+        format!("--export={}", list.into_iter().chain(names).collect::<Vec<_>>().join(",")).into()
     };
-    if matches!(list, "NONE" | "NIL") {
-        return Err(format!(
-            "srun --export={list} keeps Weir from the ranks: leave it out or list variables"
-        ));
+    // What stands behind the program is its own.
+    let (options, program) = words.split_at(first_program(words).map_or(words.len(), |(index, _)| index));
+    let mut told: Vec<OsString> = Vec::new();
+    let mut is_said = false;
+    let mut options = options.iter();
+    while let Some(word) = options.next() {
+        let list = match word.to_str() {
+            Some("--export") => options.next().map(|list| list.to_string_lossy().into_owned()),
+            Some(word) => word.strip_prefix("--export=").map(String::from),
+            None => None,
+        };
+        is_said |= list.is_some();
+        told.push(list.map_or_else(|| word.clone(), |list| option(&list)));
     }
-    let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    Ok(format!("--export={list},{}", names.join(",")).into())
+    let named = named.filter(|list| !is_said && !matches!(*list, "ALL" | ""));
+    told.splice(0..0, named.map(option));
+    told.extend_from_slice(program);
+    told
+}
+
+/// The first word that is a program, and its place among the words behind a launcher: options and their values are none.
+pub(crate) fn first_program(words: &[OsString]) -> Option<(usize, PathBuf)> {
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    words
+        .iter()
+        .enumerate()
+        .filter(|(_, word)| !is_option(word))
+        .find_map(|(index, word)| Some((index, resolve(word)?)))
+}
+
+fn resolve(word: &OsStr) -> Option<PathBuf> {
+    if word.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(word)).filter(|path| is_executable(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(word)).find(|path| is_executable(path))
+}
+
+pub(crate) fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 fn base_name(program: &OsStr) -> String {
@@ -167,8 +209,20 @@ mod tests {
             ("srun --export=HOME,LD_PRELOAD,WEIR_DIR ./a".into(), 2)
         );
         assert_eq!(handed(Kind::Other, "./a --x"), ("./a --x".into(), 2));
-        let none = hand_over(Kind::Srun, &words("srun --export=NONE ./a"), &[]).unwrap_err();
-        assert!(none.contains("--export=NONE"), "{none}");
+    }
+
+    #[test]
+    fn srun_hands_the_variables_on_whatever_else_it_keeps_back() {
+        let told = |command: &str, named: Option<&str>| {
+            let variables = [("LD_PRELOAD".to_string(), "/l.so".into())];
+            srun_words(&words(command), &variables, named).join(OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(told("--export NONE ./a", None), "--export=LD_PRELOAD ./a");
+        assert_eq!(told("--export=ALL,A=1 ./a", Some("NONE")), "--export=ALL,A=1,LD_PRELOAD ./a");
+        assert_eq!(told("-n 2 ./a", Some("NONE")), "--export=LD_PRELOAD -n 2 ./a");
+        assert_eq!(told("-n 2 ./a", Some("HOME")), "--export=HOME,LD_PRELOAD -n 2 ./a");
+        assert_eq!(told("-n 2 ./a", Some("ALL")), "-n 2 ./a");
+        assert_eq!(told("-n 2 /bin/true --export NONE", None), "-n 2 /bin/true --export NONE");
     }
 
     #[test]

@@ -80,12 +80,12 @@ fn main() -> ExitCode {
 fn explain(message: &clap::Error) -> ExitCode {
     let printed = message.print().and_then(|()| std::io::stdout().flush());
     match printed {
-        Ok(()) => ExitCode::from(message.exit_code() as u8),
-        Err(error) => fail(output::failed(error)),
+        Err(error) if !message.use_stderr() => fail(output::failed(error)),
+        _ => ExitCode::from(message.exit_code() as u8),
     }
 }
 
 fn fail(message: String) -> ExitCode {
-    eprintln!("weir: {message}");
+    output::say(message);
     ExitCode::FAILURE
 }

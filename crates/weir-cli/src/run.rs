@@ -1,10 +1,10 @@
 //! `weir run`: an MPI program with its I/O measured.
 
-use crate::Outcome;
 use crate::report::{dress, load, summary};
-use crate::setup::{Setup, directory, find_library, new_job_id, writable_dir};
+use crate::setup::{Setup, directory, find_library, job_id, new_job_id, writable_dir};
+use crate::{Outcome, output};
 use std::ffi::{OsString, c_int, c_void};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus};
@@ -16,6 +16,11 @@ use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
 use weir_profile::settings;
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Exit code: the command's own, or 128 and the signal that ended it. If the command did not run: \
+    125 Weir could not prepare it, 126 it cannot be executed, 127 there is none.\n\
+    WEIR_… variables of the environment say the same as these options, which stand above them."
+)]
 pub(crate) struct Args {
     /// Where the profile goes, made if it is not there [default: WEIR_DIR or the current directory]
     #[arg(short, long, value_name = "DIR")]
@@ -30,12 +35,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     phase_gap: Option<String>,
     /// Files with counters of their own in each rank [default: 2048]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    max_files: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = max_files)]
+    max_files: Option<String>,
     /// Name of the program in the profile
     #[arg(long, value_name = "NAME")]
     application: Option<String>,
-    /// Name of the job in the profile [default: a new one]
+    /// Name of the job in the profile [default: WEIR_JOB_ID, or a new one that begins with the batch system's]
     #[arg(long, value_name = "ID", value_parser = job_id)]
     job_id: Option<String>,
     /// Leave the signals of the program alone; ranks that die of one then count as killed
@@ -112,14 +117,25 @@ fn gate(value: &str) -> Result<String, String> {
     settings::gate(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
 
+fn max_files(value: &str) -> Result<String, String> {
+    let fits = value.parse().is_ok_and(|files: u32| (1..=65536).contains(&files));
+    if fits { Ok(value.into()) } else { Err("not a number from 1 to 65536".into()) }
+}
+
 fn flag(value: &str) -> Result<String, String> {
     settings::flag(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
 
-/// A setting that ranks would complain about one by one is better refused here.
-fn check_environment() -> Result<(), String> {
+/// A setting that makes no sense is better refused here than replaced by its default in the job.
+pub(crate) fn check_environment() -> Result<(), String> {
     type Check = fn(&str) -> Result<String, String>;
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 12] = [
+        ("WEIR_JOB_ID", job_id),
+        ("WEIR_PHASE_GAP", positive_time),
+        ("WEIR_MAX_FILES", max_files),
+        ("WEIR_SIGNALS", flag),
+        ("WEIR_DISABLE", flag),
+        ("WEIR_VERBOSE", flag),
         ("WEIR_COORDINATOR", coordinator),
         ("WEIR_POLICY", policy),
         ("WEIR_ORDER", order),
@@ -130,20 +146,10 @@ fn check_environment() -> Result<(), String> {
     for (name, check) in checks {
         if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
             let value = value.to_string_lossy();
-            check(&value).map_err(|reason| format!("{name}={value}: {reason}"))?;
+            check(value.trim()).map_err(|reason| format!("{name}={value}: {reason}"))?;
         }
     }
     Ok(())
-}
-
-fn job_id(value: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
-    match value {
-        "" => Err("an empty name".into()),
-        _ if value.len() > 100 => Err("longer than 100 characters".into()),
-        _ if !value.chars().all(fits) => Err("letters, digits and . _ - @ only".into()),
-        _ => Ok(value.into()),
-    }
 }
 
 impl Args {
@@ -156,7 +162,7 @@ impl Args {
             settings.push(("WEIR_EXCLUDE", self.exclude.join(":").into()));
         }
         settings.extend(self.phase_gap.as_ref().map(|gap| ("WEIR_PHASE_GAP", gap.into())));
-        settings.extend(self.max_files.map(|files| ("WEIR_MAX_FILES", files.to_string().into())));
+        settings.extend(self.max_files.as_ref().map(|files| ("WEIR_MAX_FILES", files.into())));
         settings.extend(self.application.as_ref().map(|name| ("WEIR_APPLICATION", name.into())));
         settings.extend(self.no_signals.then(|| ("WEIR_SIGNALS", "off".into())));
         let from_environment = || std::env::var_os("WEIR_COORDINATOR").filter(|value| !value.is_empty());
@@ -173,40 +179,82 @@ impl Args {
     }
 }
 
+/// Exit codes of a command that did not run, as `env`, `nice` and `timeout` have them: none is taken for the program's own.
+const NOT_PREPARED: u8 = 125;
+const NOT_RUNNABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// A command that is ready to run, and what its profiles are known by.
+struct Job {
+    setup: Setup,
+    dir: PathBuf,
+    name: String,
+    /// Profiles of that name that were there before.
+    before: Vec<PathBuf>,
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
+    output::outlive_readers();
+    let not_run = |message: String, code: u8| {
+        output::say(message);
+        Ok(ExitCode::from(code))
+    };
+    let job = match prepare(args) {
+        Ok(job) => job,
+        Err(message) => return not_run(message, NOT_PREPARED),
+    };
+    let status = match spawn_and_wait(&job.setup) {
+        Ok(status) => status,
+        Err(error) => {
+            let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+            return not_run(format!("cannot run {}: {error}", args.command[0].to_string_lossy()), code);
+        }
+    };
+    // Whatever becomes of the profile, the program's own code is the answer.
+    if let Err(message) = tell_profiles(args, &job) {
+        output::say(message);
+    }
+    Ok(exit_code(status))
+}
+
+fn prepare(args: &Args) -> Result<Job, String> {
     check_environment()?;
     let library = find_library(args.lib.as_deref())?;
     let dir = directory(args.dir.as_deref());
     let is_new = !dir.exists();
     let dir = writable_dir(&dir)?;
     if is_new && !args.quiet {
-        eprintln!("weir: made {}", dir.display());
+        output::say(format_args!("made {}", dir.display()));
     }
-    let job = args.job_id.clone().unwrap_or_else(new_job_id);
-    let before = profiles_of(&dir, &job)?;
-    let setup = Setup::new(&args.command, &library, args.settings(&dir, &job))?;
-    let status = spawn_and_wait(&setup)?;
-    merge_leftovers(&dir, &job);
+    let from_environment = || std::env::var("WEIR_JOB_ID").ok().filter(|value| !value.is_empty());
+    let name = args.job_id.clone().or_else(from_environment).unwrap_or_else(new_job_id);
+    let before = profiles_of(&dir, &name)?;
+    let setup = Setup::new(&args.command, &library, args.settings(&dir, &name))?;
+    Ok(Job { setup, dir, name, before })
+}
+
+/// Says where the profiles are that the job wrote, or its killed ranks left to be written.
+fn tell_profiles(args: &Args, job: &Job) -> Result<(), String> {
+    merge_leftovers(&job.dir, &job.name);
     // Ranks that were killed could not take it away.
-    if let Ok(place) = Place::of_job(&job) {
+    if let Ok(place) = Place::of_job(&job.name) {
         place.remove();
     }
-    let mut profiles = profiles_of(&dir, &job)?;
-    profiles.retain(|profile| !before.contains(profile));
+    let mut profiles = profiles_of(&job.dir, &job.name)?;
+    profiles.retain(|profile| !job.before.contains(profile));
     for profile in &profiles {
         if !args.quiet {
-            eprintln!("weir: profile {}", profile.display());
+            output::say(format_args!("profile {}", profile.display()));
         }
         if args.report {
-            eprint!("\n{}", summary(&load(profile)?, dress(std::io::stderr().is_terminal())));
+            let text = summary(&load(profile)?, dress(std::io::stderr().is_terminal()));
+            output::print_aside(&format!("\n{text}"));
         }
     }
     if profiles.is_empty() && !args.quiet {
-        eprintln!(
-            "weir: no I/O of an MPI program was seen, so there is no profile; `weir doctor -- …` says why"
-        );
+        output::say("no I/O of an MPI program was seen, so there is no profile; `weir doctor -- …` says why");
     }
-    Ok(exit_code(status))
+    Ok(())
 }
 
 /// As a shell has it: 128 and the signal for a program that was killed.
@@ -228,7 +276,7 @@ fn merge_leftovers(dir: &Path, job: &str) {
         if name.strip_prefix(FOLDER_PREFIX).is_some_and(|name| belongs(name, job))
             && let Err(error) = job::merge_folder(&folder, true).and_then(|merged| merged.write(dir))
         {
-            eprintln!("weir: {error}");
+            output::say(error);
         }
     }
 }
@@ -283,11 +331,9 @@ fn watch_signals() {
 }
 
 /// Starts the command and waits for it, handing signals on.
-fn spawn_and_wait(setup: &Setup) -> Result<ExitStatus, String> {
-    let mut command = setup.command();
-    let program = command.get_program().to_string_lossy().into_owned();
+fn spawn_and_wait(setup: &Setup) -> std::io::Result<ExitStatus> {
     watch_signals();
-    let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+    let mut child = setup.command().spawn()?;
     CHILD.store(child.id() as i32, Relaxed);
     let early = EARLY.swap(0, Relaxed);
     if early != 0 {
@@ -296,13 +342,13 @@ fn spawn_and_wait(setup: &Setup) -> Result<ExitStatus, String> {
     }
     let status = wait(&mut child);
     CHILD.store(0, Relaxed);
-    status.map_err(|error| format!("cannot wait for {program}: {error}"))
+    status
 }
 
 fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
     loop {
         match child.wait() {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             ended => return ended,
         }
     }

@@ -4,6 +4,7 @@ use crate::launcher::{self, Launcher, Variables};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,14 +51,11 @@ fn preloadable(path: PathBuf) -> Result<PathBuf, String> {
 /// The value of `LD_PRELOAD` with the library before what is already there.
 pub(crate) fn preload(library: &Path, existing: Option<OsString>) -> OsString {
     let mut value = library.as_os_str().to_os_string();
-    let others = existing.unwrap_or_default();
-    let others: Vec<&str> = others
-        .to_str()
-        .unwrap_or_default()
-        .split([':', ' '])
-        .filter(|other| !other.is_empty() && Path::new(other).file_name() != Some(OsStr::new(LIBRARY)))
-        .collect();
-    for other in others {
+    let existing = existing.unwrap_or_default();
+    let others = existing.as_bytes().split(|byte| b": ".contains(byte)).map(OsStr::from_bytes);
+    for other in
+        others.filter(|other| !other.is_empty() && Path::new(other).file_name() != Some(OsStr::new(LIBRARY)))
+    {
         value.push(":");
         value.push(other);
     }
@@ -82,13 +80,28 @@ pub(crate) fn directory(explicit: Option<&Path>) -> PathBuf {
     explicit.map(Path::to_path_buf).or_else(from_environment).unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// A name no other job has: this host, this process, this second.
+/// A name no other job has: the batch system's job or this second, this host, this process.
 pub(crate) fn new_job_id() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host: String =
         host.trim().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(40).collect();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{host}-{}", since_1970.as_secs(), std::process::id())
+    let batch_job =
+        ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().find_map(|name| std::env::var(name).ok());
+    let when =
+        batch_job.filter(|job| job_id(job).is_ok()).unwrap_or_else(|| since_1970.as_secs().to_string());
+    format!("{when}-{host}-{}", std::process::id())
+}
+
+/// A name that can be part of a file's.
+pub(crate) fn job_id(value: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    match value {
+        "" => Err("an empty name".into()),
+        _ if value.len() > 100 => Err("longer than 100 characters".into()),
+        _ if !value.chars().all(fits) => Err("letters, digits and . _ - @ only".into()),
+        _ => Ok(value.into()),
+    }
 }
 
 /// A command that will run under Weir.
@@ -106,7 +119,8 @@ impl Setup {
         settings: Vec<(&str, OsString)>,
     ) -> Result<Setup, String> {
         let program = command.first().ok_or("no command to run")?;
-        let launcher = launcher::identify(program)?;
+        // One that cannot be run says so when it is run.
+        let launcher = launcher::identify(program).unwrap_or(Launcher::UNKNOWN);
         let inherited =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let mut variables: BTreeMap<String, OsString> =
@@ -137,6 +151,8 @@ mod tests {
             preload(library, Some("/a.so /b.so:/old/libweir.so".into())),
             "/opt/lib/libweir.so:/a.so:/b.so"
         );
+        let latin_1 = OsStr::from_bytes(b"/caf\xe9.so");
+        assert!(preload(library, Some(latin_1.into())).as_bytes().ends_with(b":/caf\xe9.so"));
         assert!(preloadable("/my libs/libweir.so".into()).unwrap_err().contains("blank"));
     }
 

@@ -62,7 +62,9 @@ fn ask(choice: &Choice, key: Option<&Key>) -> Result<String, String> {
         Choice::Off => Err("coordination is off".into()),
         Choice::Service(address) => query_status(address, key, TIMEOUT),
         Choice::Elect(directory) => {
-            let (address, published) = find(&directory.clone().unwrap_or_else(default_directory))?;
+            let found = find(&directory.clone().unwrap_or_else(default_directory));
+            let (address, published) = found
+                .map_err(|error| format!("{error}; jobs under `weir run` elect one with their first I/O"))?;
             query_status(&address, published.as_ref().or(key), TIMEOUT)
         }
     }

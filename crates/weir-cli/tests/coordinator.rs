@@ -151,7 +151,7 @@ fn bad_input_is_named() {
             "unknown policy \"set11\"; valid are exclusive, fair, set10",
         ),
         (&["coordinator", "--listen", "node7:1"], "must be unix:/path or tcp://host:port"),
-        (&["coordinator", "--listen", "tcp://127.0.0.1:0"], "TCP needs a key"),
+        (&["coordinator", "--listen", "tcp://127.0.0.1:0"], "TCP needs a key (--key FILE)"),
         (&["coordinator", "--config", &config], "line 3: listen: address \"somewhere\""),
         (
             &["coordinator", "--config", &storage],

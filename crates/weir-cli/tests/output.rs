@@ -1,4 +1,4 @@
-//! Standard output that cannot take what a command has to say.
+//! Standard output and standard error that cannot take what a command has to say.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -27,6 +27,32 @@ fn a_full_device_is_an_error_with_a_reason() {
         let reason = "weir: cannot write to standard output: No space left on device";
         assert!(said.contains(reason) && !said.contains("panicked"), "weir {arguments:?}: {said}");
     }
+}
+
+#[test]
+fn what_cannot_be_said_changes_nothing() {
+    // Any file: the dynamic linker complains and goes on without it.
+    let library = env!("CARGO_BIN_EXE_weir");
+    for (arguments, code) in [
+        (&["run", "--lib", library, "--", "sh", "-c", "exit 3"][..], 3),
+        (&["report", "/no/such/file"], 1),
+        (&["report", "--no-such-option"], 2),
+    ] {
+        let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = weir(arguments).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "weir {arguments:?}");
+    }
+    // Who read has gone by the time the program ends: its own code is the answer all the same.
+    let mut child = weir(&["run", "--lib", library, "--", "sh", "-c", "echo; read line; exit 3"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    drop(child.stderr.take());
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
 #[test]

@@ -183,9 +183,10 @@ fn a_newer_schema_is_named_and_shown_as_far_as_it_is_understood() {
 #[test]
 fn what_is_not_a_profile_is_named() {
     let scratch = Scratch::new("report-bad");
-    let cases: [(&str, &[u8], &str); 5] = [
+    let cases: [(&str, &[u8], &str); 6] = [
         ("text.json", b"hello", "text.json: neither a profile nor a record"),
-        ("empty.json", b"", "empty.json: neither a profile nor a record"),
+        ("empty.json", b"", "empty.json: an empty file"),
+        ("cut.json", br#"{"weir":{"version":"1","schema":1},"job":{"#, "cut.json: ends in the middle"),
         (
             "part.json",
             br#"{"weir":{"version":"1","schema":1}}"#,

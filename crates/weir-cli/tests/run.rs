@@ -23,7 +23,8 @@ fn prepared(name: &str) -> (Scratch, PathBuf) {
 fn weir(scratch: &Scratch) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.current_dir(&scratch.0).env("WEIR_LIB", scratch.0.join("libweir.so"));
-    for name in ["WEIR_DIR", "WEIR_JOB_ID", "WEIR_COORDINATOR", "LD_PRELOAD", "WEIR_DISABLE"] {
+    for name in ["WEIR_DIR", "WEIR_JOB_ID", "WEIR_COORDINATOR", "LD_PRELOAD", "WEIR_DISABLE", "SLURM_JOB_ID"]
+    {
         command.env_remove(name);
     }
     command
@@ -140,8 +141,44 @@ fn bad_values_are_named_before_anything_runs() {
         assert!(stderr(&output).contains(expected), "{options:?}: {}", stderr(&output));
         assert!(!ran.exists(), "{options:?}");
     }
-    let output = weir(&scratch).args(["run", "--", "/no/such/program"]).output().unwrap();
-    assert!(stderr(&output).contains("cannot run /no/such/program: No such file"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_command_that_did_not_run_has_codes_of_its_own() {
+    let (scratch, _) = prepared("run-not");
+    for (arguments, code, expected) in [
+        (&["--lib", "/no/lib.so", "--", "true"][..], 125, "--lib /no/lib.so: No such file"),
+        (&["--", "/etc/passwd"], 126, "cannot run /etc/passwd: Permission denied"),
+        (&["--", "/no/such/program"], 127, "cannot run /no/such/program: No such file"),
+        (&["--", "/no/such/mpirun", "-n", "4", "./app"], 127, "cannot run /no/such/mpirun: No such file"),
+    ] {
+        let output = weir(&scratch).arg("run").args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_the_environment_says_counts() {
+    let (scratch, _) = prepared("run-environment");
+    let run = |name: &str, value: &str| {
+        let show = ["run", "-q", "--", "sh", "-c", "echo $WEIR_JOB_ID"];
+        weir(&scratch).env(name, value).args(show).output().unwrap()
+    };
+    assert_eq!(String::from_utf8_lossy(&run("WEIR_JOB_ID", "mine").stdout), "mine\n");
+    let batch = String::from_utf8(run("SLURM_JOB_ID", "4711").stdout).unwrap();
+    assert!(batch.starts_with("4711-"), "{batch}");
+    for (name, value) in [
+        ("WEIR_JOB_ID", "a/b"),
+        ("WEIR_PHASE_GAP", "soon"),
+        ("WEIR_MAX_FILES", "many"),
+        ("WEIR_SIGNALS", "perhaps"),
+        ("WEIR_POLICY", "best"),
+    ] {
+        let output = run(name, value);
+        assert_eq!(output.status.code(), Some(125), "{name}");
+        assert!(stderr(&output).contains(&format!("weir: {name}={value}: ")), "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -2,15 +2,16 @@
 
 use super::Findings;
 use crate::elf;
-use crate::launcher::{self, Kind};
+use crate::launcher::{self, Kind, is_executable};
 use crate::report::text::bytes;
+use crate::run;
 use crate::setup::{directory, writable_dir};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use weir_profile::settings;
 
 pub(super) fn check_library(findings: &mut Findings, library: &Path) {
     let size = fs::metadata(library).map(|metadata| metadata.len()).unwrap_or(0);
@@ -68,10 +69,6 @@ fn programs(stem: &str) -> BTreeMap<PathBuf, PathBuf> {
         }
     }
     found
-}
-
-pub(super) fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 pub(super) fn check_mpis(findings: &mut Findings) {
@@ -149,9 +146,10 @@ fn file_system_of(dir: &Path) -> Option<String> {
 }
 
 pub(super) fn check_environment(findings: &mut Findings) {
-    let disabled =
-        std::env::var("WEIR_DISABLE").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "off" | "no"));
-    if disabled {
+    if let Err(error) = run::check_environment() {
+        findings.wrong("environment", &error);
+    }
+    if std::env::var("WEIR_DISABLE").is_ok_and(|value| settings::flag(value.trim()) == Ok(true)) {
         findings.wrong("environment", "WEIR_DISABLE is set: nothing will be measured");
     }
     if let Some(preload) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
+#[command(after_help = "Exit code: 0 if nothing is wrong, 1 otherwise.")]
 pub(crate) struct Args {
     /// libweir.so or its directory [default: WEIR_LIB or beside this program]
     #[arg(long, value_name = "FILE")]

@@ -1,14 +1,14 @@
 //! A program is run under Weir, and what was seen of it is told.
 
 use super::Findings;
-use super::machine::is_executable;
 use crate::elf;
-use crate::launcher::is_launcher;
+use crate::launcher::{first_program, is_launcher};
+use crate::output;
 use crate::report::load;
 use crate::report::text::{bytes, counted};
 use crate::setup::{Setup, directory, new_job_id, writable_dir};
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -155,7 +155,7 @@ fn run(setup: &Setup) -> Result<(ExitStatus, Heard), String> {
                 Some(said) => heard.listen(said),
                 None => {
                     heard.overhear(&line);
-                    eprintln!("{line}");
+                    output::print_aside(&format!("{line}\n"));
                 }
             }
         }
@@ -248,15 +248,7 @@ fn why_not_armed(command: &[OsString]) -> Vec<String> {
 fn find_program(command: &[OsString]) -> Option<PathBuf> {
     let (first, rest) = command.split_first()?;
     let words = if is_launcher(first) { rest } else { command };
-    words.iter().filter(|word| !word.as_encoded_bytes().starts_with(b"-")).find_map(|word| resolve(word))
-}
-
-fn resolve(word: &OsStr) -> Option<PathBuf> {
-    if word.as_encoded_bytes().contains(&b'/') {
-        return Some(PathBuf::from(word)).filter(|path| is_executable(path));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(word)).find(|path| is_executable(path))
+    first_program(words).map(|(_, program)| program)
 }
 
 #[cfg(test)]

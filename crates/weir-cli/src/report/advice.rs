@@ -53,8 +53,9 @@ impl View<'_> {
 
     fn held_back(&self) -> Option<String> {
         let wait_s: f64 = self.profile.phases.list.iter().map(|phase| phase.wait_s).sum();
-        (wait_s > WORTH_A_WORD * self.profile.job.duration_s)
-            .then(|| format!("held back for {} while other jobs had the file system", seconds(wait_s)))
+        (wait_s > WORTH_A_WORD * self.profile.job.duration_s).then(|| {
+            format!("held back for {}, by other jobs or a coordinator slow to answer", seconds(wait_s))
+        })
     }
 
     fn small_independent_calls(&self) -> Option<String> {

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         match report(path, args.json) {
             Ok(text) if number > 0 && !args.json => output::print(&format!("\n{text}"))?,
             Ok(text) => output::print(&text)?,
-            Err(error) => _ = failed.replace(error).inspect(|earlier| eprintln!("weir: {earlier}")),
+            Err(error) => _ = failed.replace(error).inspect(|earlier| output::say(earlier)),
         }
     }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -86,20 +86,26 @@ struct OutlineWeir {
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Profile, String> {
     let name = path.display();
-    let outline: Outline = serde_json::from_slice(bytes)
-        .map_err(|error| format!("{name}: neither a profile nor a record: {error}"))?;
-    let schema = outline.weir.schema;
-    if schema > SCHEMA {
-        eprintln!(
-            "weir: {name}: profile of schema {schema}, this version knows {SCHEMA}; showing what it understands"
-        );
+    if bytes.is_empty() {
+        return Err(format!("{name}: an empty file"));
     }
-    serde_json::from_slice(bytes).map_err(|error| match schema > SCHEMA {
+    let outline: Outline = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() {
+        true => format!("{name}: ends in the middle, as if it was cut off: {error}"),
+        false => format!("{name}: neither a profile nor a record: {error}"),
+    })?;
+    let schema = outline.weir.schema;
+    let profile = serde_json::from_slice(bytes).map_err(|error| match schema > SCHEMA {
         true => format!(
             "{name}: profile of schema {schema} cannot be read by this version, which knows {SCHEMA}: {error}"
         ),
         false => format!("{name}: not a complete profile: {error}"),
-    })
+    })?;
+    if schema > SCHEMA {
+        output::say(format_args!(
+            "{name}: profile of schema {schema}, this version knows {SCHEMA}; showing what it understands"
+        ));
+    }
+    Ok(profile)
 }
 
 /// All jobs of a directory, as a list when there are several, and the profile of the newest. What jobs
@@ -110,14 +116,14 @@ fn newest_in(dir: &Path) -> Result<(String, Profile), String> {
     for folder in &found.folders {
         match job::merge_folder(folder, false) {
             Ok(merged) => jobs.extend(settle(folder, merged)),
-            Err(error) => eprintln!("weir: {error}"),
+            Err(error) => output::say(error),
         }
     }
     let written: Vec<String> = jobs.iter().map(|(name, _)| name.clone()).collect();
     for path in found.profiles.iter().filter(|path| !written.contains(&file_name(path))) {
         match load(path) {
             Ok(profile) => jobs.push((file_name(path), profile)),
-            Err(error) => eprintln!("weir: {error}"),
+            Err(error) => output::say(error),
         }
     }
     jobs.sort_by(|(a_name, a), (b_name, b)| b.job.start.cmp(&a.job.start).then_with(|| a_name.cmp(b_name)));
@@ -142,12 +148,17 @@ fn settle(folder: &Path, merged: Merged) -> Option<(String, Profile)> {
     let out_dir = if folder.file_name().is_none() { folder.join("..") } else { out_dir.to_path_buf() };
     match merged.write(&out_dir) {
         Ok(Some(path)) => {
-            eprintln!("weir: job {} {}; merged into {}", profile.job.id, profile.job.ended, path.display());
+            output::say(format_args!(
+                "job {} {}; merged into {}",
+                profile.job.id,
+                profile.job.ended,
+                path.display()
+            ));
             Some((file_name(&path), profile))
         }
         Ok(None) => None,
         Err(error) => {
-            eprintln!("weir: {error}; the records stay in {}", folder.display());
+            output::say(format_args!("{error}; the records stay in {}", folder.display()));
             Some((file_name(folder), profile))
         }
     }
