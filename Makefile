@@ -21,6 +21,7 @@ bashdir := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir  := $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir := $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 unitdir := $(DESTDIR)$(PREFIX)/lib/systemd/user
+docdir  := $(DESTDIR)$(PREFIX)/share/doc/weir
 
 # What is installed knows where.
 define placed
@@ -38,7 +39,7 @@ build: setup-build ## Build libweir.so and the weir command
 	$(CARGO) build --release --workspace
 
 .PHONY: demo
-demo: setup-test build ## Run a checkpointing stencil under Weir on Open MPI and MPICH; print its report
+demo: setup-demo build ## Run a checkpointing stencil under Weir and print its report
 	@scripts/demo.sh
 
 .PHONY: test
@@ -73,9 +74,14 @@ bench-sharing: setup-test build ## Measure what coordination is worth on limited
 	benches/sharing/shares.py || [ $$? = 77 ]
 	benches/sharing/reads.py || [ $$? = 77 ]
 
+.PHONY: built
+built:
+	@test -e $(WEIR) -a -e $(LIBWEIR) || { echo "make: run \`make build\` without sudo first" >&2; exit 1; }
+
+# Through sudo what its caller has built is installed: root has no Rust of its own, as a rule.
 .PHONY: install
-install: build ## Install library, command, headers, manual, completions, pkg-config file, modulefile, service
-	install -d $(bindir) $(incdir) $(pcdir) $(mandir) $(moddir) $(bashdir) $(zshdir) $(fishdir) $(unitdir)
+install: $(if $(SUDO_USER),built,build) ## Install library, command, headers, manual, completions, modulefile, …
+	install -d $(bindir) $(incdir) $(pcdir) $(mandir) $(moddir) $(bashdir) $(zshdir) $(fishdir) $(unitdir) $(docdir)
 	install -s -m 755 $(WEIR) $(bindir)/weir
 	install -s -m 755 $(LIBWEIR) $(libdir)/libweir.so
 	install -m 644 include/weir.h include/weir.f90 $(incdir)
@@ -86,12 +92,15 @@ install: build ## Install library, command, headers, manual, completions, pkg-co
 	$(call placed,weir.pc.in,$(pcdir)/weir.pc)
 	$(call placed,modulefile.in,$(moddir)/$(VERSION))
 	$(call placed,weir-coordinator.service.in,$(unitdir)/weir-coordinator.service)
+	install -m 644 README.md CHANGELOG.md LICENSE $(docdir)
+	find docs -type f -exec install -D -m 644 {} $(docdir)/{} ';'
 
 .PHONY: uninstall
 uninstall: ## Remove what install put there
 	rm -f $(bindir)/weir $(libdir)/libweir.so $(incdir)/weir.h $(incdir)/weir.f90
 	rm -f $(pcdir)/weir.pc $(moddir)/$(VERSION) $(mandir)/weir.1 $(mandir)/weir-*.1
 	rm -f $(bashdir)/weir $(zshdir)/_weir $(fishdir)/weir.fish $(unitdir)/weir-coordinator.service
+	rm -rf $(docdir)
 	-rmdir $(moddir) 2>/dev/null
 
 .PHONY: clean
@@ -99,9 +108,11 @@ clean: ## Remove everything that was built
 	$(CARGO) clean
 	rm -rf build
 
-.PHONY: setup-build setup-test venvs
+.PHONY: setup-build setup-demo setup-test venvs
 setup-build:
 	@scripts/setup-packages.sh build
+setup-demo:
+	@scripts/setup-packages.sh demo
 setup-test:
 	@scripts/setup-packages.sh test
 venvs: setup-test

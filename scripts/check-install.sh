@@ -9,7 +9,8 @@ say() { echo "install: $*" >&2; exit 1; }
 
 make --silent install DESTDIR="$root" PREFIX=$prefix >/dev/null
 for file in bin/weir lib/libweir.so include/weir.h include/weir.f90 lib/pkgconfig/weir.pc share/man/man1/weir.1 \
-    share/bash-completion/completions/weir lib/systemd/user/weir-coordinator.service; do
+    share/bash-completion/completions/weir lib/systemd/user/weir-coordinator.service share/doc/weir/README.md \
+    share/doc/weir/docs/scenarios/README.md; do
     [ -s "$root$prefix/$file" ] || say "no $file"
 done
 for text in lib/pkgconfig/weir.pc lib/systemd/user/weir-coordinator.service share/modulefiles/weir; do

@@ -2,9 +2,9 @@
 # How to build and run with each MPI of the matrix. This is the only place that knows.
 #
 #   scripts/mpi.sh list        the names
-#   scripts/mpi.sh env NAME    shell assignments for that MPI; fails, saying why, when it is missing
+#   scripts/mpi.sh env NAME    shell assignments for that MPI (path: the one on PATH); fails, saying why, when it is missing
 #
-#   eval "$(scripts/mpi.sh env mpich)" && $MPICC hello.c -o hello && $MPIEXEC -n 4 ./hello
+#   eval "$(scripts/mpi.sh env mpich)" && $MPI_CC hello.c -o hello && $MPI_EXEC -n 4 ./hello
 #
 # MPI_CC, MPI_CXX, MPI_FC   compilers (empty when this MPI brings none)
 # MPI_EXEC                  the launcher with the options it needs on a small machine
@@ -65,6 +65,15 @@ system_mpich() {
     say LD_LIBRARY_PATH "$venvs/mpi4py/lib/mpich-names"
 }
 
+# Whatever is on PATH, a module's for instance; not one of the matrix.
+on_path() {
+    [ -n "$(found mpicc)" ] && [ -n "$(found mpiexec)" ] || missing "no mpicc and mpiexec on PATH"
+    compilers mpicc "$(found mpicxx)" "$(found mpifort)"
+    say MPI_EXEC mpiexec
+    say MPI_PYTHON ""
+    openmpi_variables
+}
+
 # Wheels from PyPI, each in a virtual environment of its own.
 wheel_mpich() {
     [ -x "$venvs/mpich/bin/mpicc" ] || missing "no wheel of mpich in $venvs/mpich (make venvs)"
@@ -121,6 +130,7 @@ env)
     case ${2:-} in
     openmpi) system_openmpi ;;
     mpich) system_mpich ;;
+    path) on_path ;;
     pypi-openmpi) wheel_openmpi ;;
     pypi-mpich) wheel_mpich ;;
     pypi-mpich-abi) wheel_mpich_abi ;;

@@ -4,6 +4,7 @@
 # Where everything is there already it takes a few milliseconds.
 #
 #   scripts/setup-packages.sh build    a C compiler and Rust
+#   scripts/setup-packages.sh demo     that, and an MPI if there is none
 #   scripts/setup-packages.sh test     that, and the MPIs and languages of the test matrix
 set -eu
 
@@ -63,6 +64,10 @@ install_rust() {
 
 need cc build-essential
 need curl curl ca-certificates
+if [ "${1:-build}" = demo ] && ! command -v mpicc >/dev/null 2>&1; then
+    need mpicc.openmpi openmpi-bin libopenmpi-dev
+    need mpicc.mpich mpich libmpich-dev
+fi
 if [ "${1:-build}" = test ]; then
     need mpicc.openmpi openmpi-bin libopenmpi-dev
     need mpicc.mpich mpich libmpich-dev
