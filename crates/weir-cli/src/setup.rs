@@ -64,7 +64,9 @@ pub(crate) fn preload(library: &Path, existing: Option<OsString>) -> OsString {
 
 /// An absolute directory that can be written to, made if it is not there.
 pub(crate) fn writable_dir(dir: &Path) -> Result<PathBuf, String> {
-    let failed = |error: std::io::Error| format!("WEIR_DIR {}: {error}", dir.display());
+    let failed = |error: std::io::Error| {
+        format!("cannot write to {}: {error}; --dir or WEIR_DIR says where profiles go", dir.display())
+    };
     fs::create_dir_all(dir).map_err(failed)?;
     let dir = dir.canonicalize().map_err(failed)?;
     let trial = dir.join(format!(".weir-trial-{}", std::process::id()));

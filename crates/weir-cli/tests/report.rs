@@ -203,6 +203,9 @@ fn what_is_not_a_profile_is_named() {
         assert!(stderr(&output).contains(expected), "{}", stderr(&output));
         fs::remove_file(path).unwrap();
     }
+    // What has no end does not fill the memory.
+    let endless = report(&[], std::path::Path::new("/dev/zero"));
+    assert!(stderr(&endless).contains("/dev/zero: larger than any profile"), "{}", stderr(&endless));
     let nothing = report(&[], &scratch.0);
     assert!(stderr(&nothing).contains("no profile and no record of a job here"), "{}", stderr(&nothing));
     let nowhere = report(&[], &scratch.0.join("nowhere"));

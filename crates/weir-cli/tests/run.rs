@@ -130,7 +130,7 @@ fn bad_values_are_named_before_anything_runs() {
         (&["--max-files", "0"], "--max-files <N>'"),
         (&["--exclude", "/a:/b"], "--exclude <PATH>': a path with a colon"),
         (&["--job-id", "a/b"], "--job-id <ID>'"),
-        (&["--dir", "/dev/null/x"], "WEIR_DIR /dev/null/x: "),
+        (&["--dir", "/dev/null/x"], "cannot write to /dev/null/x: "),
         (&["--lib", "/nowhere/libweir.so"], "--lib /nowhere/libweir.so: "),
         (&["--no-such-option"], "--no-such-option"),
     ];

@@ -10,7 +10,7 @@ pub(crate) use summary::{Dress, summary};
 use crate::{Outcome, output};
 use serde::Deserialize;
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir_profile::job::{self, Merged};
@@ -64,9 +64,18 @@ pub(crate) fn dress(terminal: bool) -> Dress {
     Dress { bold: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
 }
 
+/// No profile is larger; what is, or has no end, is refused before it fills the memory.
+const MAX_PROFILE_BYTES: u64 = 256 << 20;
+
 /// A profile or a single record.
 pub(crate) fn load(path: &Path) -> Result<Profile, String> {
-    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    let length = file.take(MAX_PROFILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if length as u64 > MAX_PROFILE_BYTES {
+        return Err(format!("{}: larger than any profile ({} MiB)", path.display(), MAX_PROFILE_BYTES >> 20));
+    }
     if bytes.starts_with(b"WEIRREC") {
         return job::merge_record(path).map_err(|error| error.to_string());
     }
