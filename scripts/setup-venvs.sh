@@ -30,12 +30,13 @@ environment() {
     fi
 }
 
-# The wheel of mpi4py knows MPICH's and Open MPI's ABI; for the standard one it is compiled, which takes minutes.
+# The wheel of mpi4py knows MPICH's and Open MPI's ABI; for the standard one it is compiled. It need not be fast there,
+# and optimising its single huge file takes minutes.
 mpi4py_from_source() {
     [ -d "$venvs/$1" ] || return 0
     "$venvs/$1/bin/python" -c 'import importlib.util as u; u.find_spec("mpi4py") or exit(1)' && return 0
     echo "setup-venvs: $1 (mpi4py with $2)"
-    MPI4PY_BUILD_MPICC="$venvs/$1/bin/$2" "$venvs/$1/bin/pip" install --quiet --disable-pip-version-check \
+    CFLAGS=-O0 MPI4PY_BUILD_MPICC="$venvs/$1/bin/$2" "$venvs/$1/bin/pip" install --quiet --disable-pip-version-check \
         --no-binary=mpi4py mpi4py >>"$log" 2>&1 ||
         echo "setup-venvs: $1 has no mpi4py (see build/venv.log); those tests will be skipped" >&2
 }
