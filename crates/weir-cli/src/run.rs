@@ -7,7 +7,7 @@ use std::ffi::{OsString, c_int, c_void};
 use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use weir_coord::address::Choice;
 use weir_coord::place::Place;
@@ -203,7 +203,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Ok(job) => job,
         Err(message) => return not_run(message, NOT_PREPARED),
     };
-    let status = match spawn_and_wait(&job.setup) {
+    let status = match spawn(&mut job.setup.command()).and_then(|mut child| wait(&mut child)) {
         Ok(status) => status,
         Err(error) => {
             let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
@@ -330,28 +330,28 @@ fn watch_signals() {
     }
 }
 
-/// Starts the command and waits for it, handing signals on.
-fn spawn_and_wait(setup: &Setup) -> std::io::Result<ExitStatus> {
+/// Starts the command; signals are handed on to it until it has been waited for.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     watch_signals();
-    let mut child = setup.command().spawn()?;
+    let child = command.spawn()?;
     CHILD.store(child.id() as i32, Relaxed);
     let early = EARLY.swap(0, Relaxed);
     if early != 0 {
         // SAFETY: the child was not waited for yet.
         unsafe { libc::kill(child.id() as i32, early) };
     }
-    let status = wait(&mut child);
-    CHILD.store(0, Relaxed);
-    status
+    Ok(child)
 }
 
-fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
-    loop {
+pub(crate) fn wait(child: &mut Child) -> std::io::Result<ExitStatus> {
+    let status = loop {
         match child.wait() {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            ended => return ended,
+            ended => break ended,
         }
-    }
+    };
+    CHILD.store(0, Relaxed);
+    status
 }
 
 #[cfg(test)]

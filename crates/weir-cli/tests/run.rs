@@ -227,6 +227,26 @@ fn the_doctor_finds_a_library_that_is_none() {
 }
 
 #[test]
+fn a_doctor_that_is_interrupted_tidies_up() {
+    let (scratch, _) = prepared("doctor-interrupted");
+    let program = "trap 'exit 1' TERM; echo ready >ready; while :; do sleep 0.02; done";
+    let mut child = weir(&scratch)
+        .args(["doctor", "--", "sh", "-c", program])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !scratch.0.join("ready").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before the program began");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("doctor")), "{left:?}");
+}
+
+#[test]
 fn the_doctor_tells_why_nothing_was_seen() {
     let (scratch, _) = prepared("doctor-program");
     let output = weir(&scratch).args(["doctor", "--", "/bin/true"]).output().unwrap();

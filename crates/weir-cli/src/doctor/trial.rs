@@ -6,6 +6,7 @@ use crate::launcher::{first_program, is_launcher};
 use crate::output;
 use crate::report::load;
 use crate::report::text::{bytes, counted};
+use crate::run;
 use crate::setup::{Setup, directory, new_job_id, writable_dir};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -94,7 +95,7 @@ pub(super) fn check_command(
     let settings =
         vec![("WEIR_DIR", dir.clone().into()), ("WEIR_JOB_ID", job.into()), ("WEIR_VERBOSE", "1".into())];
     let setup = Setup::new(command, library, settings)?;
-    let (status, heard) = run(&setup)?;
+    let (status, heard) = listen_to(&setup)?;
     if !status.success() {
         findings.note("program", &format!("ended with {status}"));
     }
@@ -142,11 +143,12 @@ fn launcher_name(setup: &Setup, command: &[OsString]) -> String {
 }
 
 /// Runs the command with its standard error passed on, but for what Weir says.
-fn run(setup: &Setup) -> Result<(ExitStatus, Heard), String> {
+fn listen_to(setup: &Setup) -> Result<(ExitStatus, Heard), String> {
     let mut command = setup.command();
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child =
-        command.stderr(Stdio::piped()).spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+    // Whoever is interrupted tidies up all the same.
+    let mut child = run::spawn(command.stderr(Stdio::piped()))
+        .map_err(|error| format!("cannot run {program}: {error}"))?;
     let mut heard = Heard::default();
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
@@ -160,7 +162,7 @@ fn run(setup: &Setup) -> Result<(ExitStatus, Heard), String> {
             }
         }
     }
-    let status = child.wait().map_err(|error| format!("cannot wait for {program}: {error}"))?;
+    let status = run::wait(&mut child).map_err(|error| format!("cannot wait for {program}: {error}"))?;
     Ok((status, heard))
 }
 
