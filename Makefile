@@ -5,7 +5,8 @@ DESTDIR ?=
 CARGO   ?= cargo
 JOBS    ?= 2
 
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# Before a Rust of the system, which may be too old.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET  := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 WEIR    := $(TARGET)/release/weir

@@ -67,7 +67,7 @@ system_mpich() {
 
 # Whatever is on PATH, a module's for instance; not one of the matrix.
 on_path() {
-    [ -n "$(found mpicc)" ] && [ -n "$(found mpiexec)" ] || missing "no mpicc and mpiexec on PATH"
+    if [ -z "$(found mpicc)" ] || [ -z "$(found mpiexec)" ]; then missing "no mpicc and mpiexec on PATH"; fi
     compilers mpicc "$(found mpicxx)" "$(found mpifort)"
     say MPI_EXEC mpiexec
     say MPI_PYTHON ""
