@@ -64,6 +64,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// When the leader has been silent, and nobody could take its place for this long, a request goes on alone.
 const ALONE_AFTER_NS: u64 = 300_000_000;
 
+/// The system moves no more with one call, whatever it is asked for. What a call that it refuses asks for must not use up
+/// the credit there is.
+const MOST_BYTES: u64 = 0x7fff_f000;
+
 /// Weir is armed. Whether anything is held back; the page is made with the first file.
 pub(crate) fn arm() -> bool {
     let held_back = match config::get(|c| (c.coordinator.is_some(), c.gate)) {
@@ -148,6 +152,7 @@ pub(crate) fn admit(thread: &Thread, block: &Block, bytes: u64) -> Pass {
         return Pass::FREE;
     }
     let Some(attached) = attached() else { return Pass::FREE };
+    let bytes = bytes.min(MOST_BYTES);
     attached.slot.in_flight.fetch_add(1, AcqRel);
     if !attached.page.spend(bytes) {
         attached.slot.in_flight.fetch_sub(1, AcqRel);

@@ -4,6 +4,7 @@
 #include "tally.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -84,6 +85,9 @@ int main(int argc, char **argv)
     fputs("!", stream);
     int left = errno;
     fclose(stream);
+    /* Longer than any memory: the system refuses it, and that is all there is to it. */
+    for (int i = 0; i < 4; i++)
+        REQUIRE(pwrite(fd, name, SSIZE_MAX, 0) == -1);
     REQUIRE(write(fd, "two", 3) == 3);
     close(fd);
     if (rank == 0)
