@@ -115,6 +115,8 @@ pub struct Client {
     rejoins: bool,
     /// Since when there is none, for `Open`; `None` once that was said.
     down_since_ns: Option<u64>,
+    /// The same from before the latest welcome, until something else is heard: one that can do no more is none.
+    unproven_since_ns: Option<u64>,
     /// How to begin a sentence on what the one spoken to says.
     peer: String,
     /// Why the latest attempt to reach one failed.
@@ -145,6 +147,7 @@ impl Client {
             report_ns: 2_000_000,
             rejoins: false,
             down_since_ns: Some(now_ns()),
+            unproven_since_ns: None,
             peer: String::new(),
             failure: "there is no coordinator".into(),
             ready: Vec::new(),
@@ -401,6 +404,7 @@ impl Client {
     }
 
     fn hear(&mut self, message: Message) {
+        self.unproven_since_ns = None;
         match message {
             Message::Challenge { nonce } => self.prove(nonce),
             Message::Proven { mac } => self.check(&mac),
@@ -481,7 +485,7 @@ impl Client {
         }
         self.words.push(Word::Joined { policy, orders });
         self.rejoins = true;
-        self.down_since_ns = None;
+        self.unproven_since_ns = self.down_since_ns.take();
         if let Some(phase) = &mut self.phase {
             phase.told = phase.progress;
             let Phase { number, bytes, granted, progress, .. } = *phase;
@@ -515,7 +519,9 @@ impl Client {
                 self.lose("it does not answer")
             }
             Link::Up { .. } if now >= self.heard_ns + BEATS_MISSED * self.beat_ns => {
-                self.lose("it has fallen silent")
+                let unproven_since_ns = self.unproven_since_ns;
+                self.lose("it has fallen silent");
+                self.down_since_ns = unproven_since_ns.or(self.down_since_ns);
             }
             Link::Up { .. } => {
                 self.report(now);

@@ -9,6 +9,7 @@ use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::Key;
 use weir_coord::client::{Client, Word};
+use weir_coord::election::{Member, Way};
 use weir_coord::query::query_status;
 use weir_coord::server::{Server, Settings};
 use weir_coord::tokens::UNLIMITED;
@@ -341,6 +342,34 @@ fn the_gate_opens_when_a_server_stops_and_closes_when_there_is_one_again() {
     job.client.connect(&server.address).unwrap();
     job.until("welcome", |word| matches!(word, Word::Joined { .. }));
     job.granted(3);
+}
+
+/// Again and again somebody welcomes the job and then says nothing.
+#[test]
+fn the_gate_opens_when_nothing_follows_a_welcome() {
+    let directory = Directory::new();
+    let Address::Unix(path) = directory.socket() else { panic!("a Unix socket") };
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let policy = "fair".into();
+            let welcome =
+                Message::Welcome { lease_ms: 800, beat_ms: 50, report_ms: 2, policy, orders: false };
+            let mut bytes = Vec::new();
+            welcome.encode(&mut bytes);
+            let _ = stream.write_all(&bytes);
+            kept.push(stream);
+        }
+    });
+    let way = Way::Service { address: directory.socket(), key: None };
+    let mut member = Member::new(way, identity("job"), Waker::new().unwrap()).unwrap();
+    member.client().begin(1, None);
+    let (start, mut open) = (Instant::now(), false);
+    while !open {
+        member.step(Duration::from_millis(10), &mut |word| open |= matches!(word, Word::Open { .. }));
+        assert!(start.elapsed() < Duration::from_secs(20), "the gate stays closed");
+    }
 }
 
 #[test]
