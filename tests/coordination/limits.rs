@@ -1,9 +1,9 @@
-//! Every wait ends; nothing is left behind; elections at the same instant have one winner.
+//! Nobody is kept by a job that does no I/O; nothing is left behind; elections at the same instant have one winner.
 
 use crate::live::{Directory, Live, SOON, is_alive, signal, until};
 use crate::mpi::{Program, c};
 use crate::run::{Job, library};
-use crate::turns::{RANKS, Shape, Turns, USUAL, apart, gate};
+use crate::turns::{RANKS, Shape, Turns, USUAL, apart};
 use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -12,33 +12,12 @@ use weir_coord::place::Place as Meeting;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
-        scenario("limits::partners", partners).only(SYSTEM),
         scenario("limits::elections", elections).only(SYSTEM),
         scenario("limits::overlap", overlap).only(SYSTEM),
         scenario("limits::successor", successor).only(SYSTEM),
         scenario("limits::nothing_stays", nothing_stays).only(SYSTEM),
         scenario("limits::nothing_stays_when_killed", nothing_stays_when_killed).only(SYSTEM),
     ]
-}
-
-/// Two jobs wait for each other in the middle of their phases, one of which the gate keeps out.
-fn partners(place: &Place) -> Verdict {
-    let directory = Directory::new()?;
-    let shape = Shape { phases: 3, requests: 4, ..USUAL };
-    let make = |name: &str, partner: &str| -> Verdict<Turns> {
-        let mut job = Turns::new(place, name, &directory.elect(), shape)?;
-        for mark in [name, partner] {
-            job.job = job.job.argument(directory.path().join(mark));
-        }
-        Ok(job.variable("WEIR_PHASE_GAP", "600s").variable("WEIR_MAX_WAIT", "300ms"))
-    };
-    let (one, other) = (make("one", "other")?, make("other", "one")?);
-    let live = [one.start()?, other.start()?];
-    let [first, second] = live.map(Live::end);
-    let profiles = [one.ended_well(&first?)?, other.ended_well(&second?)?];
-    let limits: u64 = profiles.iter().map(|profile| gate(profile, "limits")).sum();
-    println!("{}: {limits} waits reached the limit", place.name);
-    ensure(limits > 0, || format!("no wait reached the limit: {}", profiles[0]["coordination"]))
 }
 
 /// As many pairs of real jobs with each MPI, each of one process, that start at once in a fresh directory.

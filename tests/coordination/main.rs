@@ -6,17 +6,22 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod counts;
 mod directory;
 mod hints;
+mod impostors;
 mod input;
 mod kills;
+mod learnt;
 mod limits;
 mod live;
 mod meeting;
+mod partners;
 mod peace;
 mod programs;
 mod readers;
 mod service;
+mod status;
 mod strangers;
 mod turns;
 
@@ -39,7 +44,12 @@ fn main() -> ExitCode {
         meeting::list(),
         strangers::list(),
         programs::list(),
+        counts::list(),
+        partners::list(),
         limits::list(),
+        learnt::list(),
+        status::list(),
+        impostors::list(),
         input::list(),
         hints::list(),
         readers::list(),

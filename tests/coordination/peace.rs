@@ -49,12 +49,10 @@ pub(crate) fn take_turns(one: Turns, other: Turns) -> Verdict {
 /// The coordinator's job ends while the other has much left to do.
 fn handover(place: &Place) -> Verdict {
     let directory = Directory::new()?;
-    // The first stays in its first phase until there are marks that say that the second is there.
+    // The first stays in its first phase until the second is there.
     let marks = Directory::new()?;
-    let mut one = Turns::new(place, "one", &directory.elect(), USUAL)?;
-    for mark in ["one", "other"] {
-        one.job = one.job.argument(marks.path().join(mark));
-    }
+    let released = marks.path().join("released");
+    let one = Turns::new(place, "one", &directory.elect(), USUAL)?.until(&released);
     let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 10, ..USUAL })?;
     let first = one.start()?;
     first.said_first("IN")?;
@@ -63,9 +61,7 @@ fn handover(place: &Place) -> Verdict {
         move |status: Value| (status["jobs"].as_array()?.len() == count).then(|| status["pid"].clone())
     };
     let first_pid = until("both are known", SOON, || directory.status().and_then(known(2)))?;
-    for phase in 0..USUAL.phases {
-        std::fs::write(marks.path().join(format!("other.{phase}")), "")?;
-    }
+    std::fs::write(released, "")?;
     let first = first.end()?;
     let next_pid = until("the other coordinates", SOON, || directory.status().and_then(known(1)))?;
     ensure(next_pid != first_pid, || format!("{next_pid} still coordinates"))?;

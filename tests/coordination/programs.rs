@@ -1,11 +1,12 @@
 //! Programs of all kinds at a gate, while another job wants its turns: what they do is what they do alone.
 
-use crate::live::{Directory, Live};
+use crate::live::{Directory, Live, SOON, in_state, until};
 use crate::mpi::{Program, c};
 use crate::nodes::Nodes;
 use crate::run::{Job, Ran, library, same};
 use crate::turns::{Shape, Turns, USUAL, apart};
 use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, profile, scenario};
+use std::path::Path;
 
 /// Nonblocking and split calls, shared and ordered pointers, several files and communicators; threads; POSIX;
 /// streams; children. With their own I/O held back too where there is much of it.
@@ -38,10 +39,10 @@ pub(super) fn list() -> Vec<Scenario> {
     list
 }
 
-/// A job that wants its turn again and again, for as long as it is kept.
-fn competitor(place: &Place, coordinator: &str) -> Verdict<(Live, Turns)> {
+/// A job that has its turn until it is released, and then wants it again and again, for as long as it is kept.
+fn competitor(place: &Place, coordinator: &str, released: &Path) -> Verdict<(Live, Turns)> {
     let shape = Shape { phases: 10_000, requests: 10, ..USUAL };
-    let job = Turns::new(place, "competitor", coordinator, shape)?;
+    let job = Turns::new(place, "competitor", coordinator, shape)?.until(released);
     let live = job.start()?;
     live.said_first("IN")?;
     Ok((live, job))
@@ -63,17 +64,25 @@ fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
     let job = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("UCX_MEM_EVENTS", "no");
     let bare = without_weir(&job)?;
     let directory = Directory::new()?;
-    let competitor = competitor(place, &directory.elect())?;
+    let released = directory.path().join("released");
+    let competitor = competitor(place, &directory.elect(), &released)?;
     let job = job
         .preload([library()])
         .variable("WEIR_COORDINATOR", directory.elect())
         .variable("WEIR_POLICY", "exclusive")
         .variable("WEIR_GATE", gate);
-    let ran = Live::start(&job, "gated")?.end()?;
+    let gated = Live::start(&job, "gated")?;
+    let waits = || in_state(&directory.status()?, "waiting").pop();
+    until("the program waits for its turn", SOON, waits)?;
+    std::fs::write(released, "")?;
+    let ran = gated.end()?;
     drop(competitor);
     same(&bare, &ran)?;
     ensure(ran.remarks().is_empty(), || format!("Weir printed:\n{}", ran.remarks().join("\n")))?;
     let profile = profile::only(&ran, 2)?;
+    let at_gate = &profile["coordination"];
+    let waited = ["waits", "holds"].iter().all(|what| at_gate[*what].as_u64() > Some(0));
+    ensure(waited, || format!("it never waited for its turn: {at_gate}"))?;
     profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
 }
 

@@ -2,7 +2,7 @@
 
 use crate::live::{Directory, Live, SOON, Service, in_state, until};
 use crate::run::weir;
-use crate::turns::{Turns, USUAL, apart};
+use crate::turns::{Turns, USUAL, apart, gate};
 use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, scenario};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -47,8 +47,10 @@ fn undisturbed(
     let report = stranger.join().map_err(|_| "the stranger panicked")??;
     println!("{}: {report}", place.name);
     let (first, second) = (first?, second?);
-    one.ended_well(&first)?;
-    other.ended_well(&second)?;
+    for profile in [one.ended_well(&first)?, other.ended_well(&second)?] {
+        let never_alone = ["limits", "alone", "opens"].iter().all(|what| gate(&profile, what) == 0);
+        ensure(never_alone, || format!("the profile says {}", profile["coordination"]))?;
+    }
     apart(&first, &second)?;
     Ok(())
 }

@@ -56,9 +56,7 @@ impl Turns {
         launcher: Vec<std::ffi::OsString>,
         coordinator: &str,
     ) -> Verdict<Turns> {
-        let program =
-            [self.executable.clone().into_os_string()].into_iter().chain(self.shape.arguments(&self.name));
-        self.job = Job::new(&place.name, launcher.into_iter().chain(program));
+        self.job = Job::new(&place.name, launcher.into_iter().chain(self.words()));
         for (name, value) in &place.mpi.variables {
             self.job = self.job.variable(name, value);
         }
@@ -77,6 +75,22 @@ impl Turns {
         Ok(Turns { job, ..self })
     }
 
+    /// Keeps its turn in the middle of each phase until there is a file of this name.
+    pub(crate) fn until(mut self, released: &std::path::Path) -> Turns {
+        for mark in [released.with_extension("reached"), released.into()] {
+            self.job = self.job.argument(mark);
+        }
+        self.variable("WEIR_PHASE_GAP", "600s")
+    }
+
+    /// The words that start one rank.
+    pub(crate) fn words(&self) -> Vec<std::ffi::OsString> {
+        [self.executable.clone().into_os_string()]
+            .into_iter()
+            .chain(self.shape.arguments(&self.name))
+            .collect()
+    }
+
     pub(crate) fn variable(mut self, name: &str, value: &str) -> Turns {
         self.job = self.job.variable(name, value);
         self
@@ -92,6 +106,14 @@ impl Turns {
     }
 
     pub(crate) fn ended_well_with(&self, ran: &Ran, ranks: usize) -> Verdict<Value> {
+        self.wrote_everything(ran, ranks)?;
+        let profile = profile::only(ran, ranks)?;
+        profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])?;
+        Ok(profile)
+    }
+
+    /// Every byte is there once, and nothing else.
+    pub(crate) fn wrote_everything(&self, ran: &Ran, ranks: usize) -> Verdict {
         let said = || format!("{}\n{}{}", self.name, ran.stdout, ran.stderr);
         ensure(ran.code == 0, || format!("code {} of {}", ran.code, said()))?;
         let data = std::fs::read(ran.files.join(format!("{}.dat", self.name)))?;
@@ -104,10 +126,7 @@ impl Turns {
         let all: Vec<String> = (0..self.shape.phases)
             .flat_map(|phase| (0..ranks).map(move |rank| format!("{phase:07} {rank:07}\n")))
             .collect();
-        ensure(records == all, || format!("shared records {records:?} of {}", said()))?;
-        let profile = profile::only(ran, ranks)?;
-        profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])?;
-        Ok(profile)
+        ensure(records == all, || format!("shared records {records:?} of {}", said()))
     }
 
     /// Runs it: it ends well, and Weir says one line, which names this.

@@ -12,14 +12,20 @@
  *   ENDED rank
  *
  * With marks, two jobs meet in the middle of every phase: each makes a file that begins with its own mark and waits for
- * the other's. */
+ * the other's, or for one that is just PARTNERS_MARK. Or MARK is `socket`, and PARTNERS_MARK the path of one at which both send and wait for a byte; or it is
+ * `world`: then the two jobs are the halves of one world, between which there is a communicator. */
 #define _GNU_SOURCE
 #include "mpiio.h"
+#include <errno.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 static int rank, size;
+static MPI_Comm job, partners = MPI_COMM_NULL;
+static int line = -1;
 
 static long long now_ns(void)
 {
@@ -51,18 +57,58 @@ static void fill(unsigned char *block, int bytes, MPI_Offset offset)
         block[i] = (unsigned char)(1 + (offset + i) % 251);
 }
 
-static void meet(const char *mark, const char *partners_mark, int phase)
+/* Whoever comes first listens there. */
+static int connect_partner(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), connection;
+    strncpy(address.sun_path, path, sizeof address.sun_path - 1);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) == 0) {
+        REQUIRE(listen(listener, 1) == 0);
+        connection = accept(listener, NULL, NULL);
+        close(listener);
+        return connection;
+    }
+    REQUIRE(errno == EADDRINUSE);
+    while (connect(listener, (struct sockaddr *)&address, sizeof address) != 0)
+        pause_ms(5);
+    return listener;
+}
+
+/* The world's halves become jobs: those with the same name. */
+static void part_ways(const char *name)
+{
+    int world_rank, others;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_split(MPI_COMM_WORLD, (int)strlen(name), world_rank, &job);
+    MPI_Comm_rank(job, &rank);
+    MPI_Comm_size(job, &size);
+    others = world_rank == rank ? size : 0;
+    MPI_Intercomm_create(job, 0, MPI_COMM_WORLD, others, 1, &partners);
+}
+
+static void meet_by_files(const char *mark, const char *partners_mark, int phase)
 {
     char path[512];
     struct stat about;
-    if (rank == 0) {
-        snprintf(path, sizeof path, "%s.%d", mark, phase);
-        fclose(fopen(path, "w"));
-        snprintf(path, sizeof path, "%s.%d", partners_mark, phase);
-        while (stat(path, &about) != 0)
-            pause_ms(5);
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(path, sizeof path, "%s.%d", mark, phase);
+    fclose(fopen(path, "w"));
+    snprintf(path, sizeof path, "%s.%d", partners_mark, phase);
+    while (stat(path, &about) != 0 && stat(partners_mark, &about) != 0)
+        pause_ms(5);
+}
+
+/* Nobody leaves before both are here. */
+static void meet(const char *mark, const char *partners_mark, int phase)
+{
+    char byte = 0;
+    if (partners != MPI_COMM_NULL)
+        MPI_Barrier(partners);
+    else if (rank == 0 && line >= 0)
+        REQUIRE(write(line, &byte, 1) == 1 && read(line, &byte, 1) == 1);
+    else if (rank == 0)
+        meet_by_files(mark, partners_mark, phase);
+    MPI_Barrier(job);
 }
 
 int main(int argc, char **argv)
@@ -74,8 +120,13 @@ int main(int argc, char **argv)
     unsigned char *block = malloc((size_t)bytes);
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    job = MPI_COMM_WORLD;
+    MPI_Comm_rank(job, &rank);
+    MPI_Comm_size(job, &size);
+    if (mark != NULL && strcmp(mark, "world") == 0)
+        part_ways(name);
+    if (mark != NULL && strcmp(mark, "socket") == 0 && rank == 0)
+        line = connect_partner(partners_mark);
     say("RANK %d PID %lld\n", getpid(), 0, 0);
     for (phase = 0; phase < phases; phase++) {
         Tallied file, shared;
@@ -83,9 +134,9 @@ int main(int argc, char **argv)
         long long from = 0, to = 0;
         int written;
         pause_ms(compute);
-        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(job);
         snprintf(path, sizeof path, "%s.dat", name);
-        file = open_tallied(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL);
+        file = open_tallied(job, path, MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL);
         for (request = 0; request < requests; request++) {
             MPI_Offset offset = (((MPI_Offset)phase * requests + request) * size + rank) * bytes;
             fill(block, bytes, offset);
@@ -105,7 +156,7 @@ int main(int argc, char **argv)
             pause_ms(pause);
         }
         snprintf(path, sizeof path, "%s.shared", name);
-        shared = open_tallied(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_APPEND,
+        shared = open_tallied(job, path, MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_APPEND,
                               MPI_INFO_NULL);
         snprintf(record, sizeof record, "%07d %07d\n", phase, rank);
         REQUIRE(MPI_File_write_shared(shared.handle, record, 16, MPI_BYTE, &status) == 0);
@@ -115,7 +166,7 @@ int main(int argc, char **argv)
         say("PHASE %d %lld %lld %lld\n", phase, from, to);
     }
     say("ENDED %d\n", 0, 0, 0);
-    tally_print(MPI_COMM_WORLD);
+    tally_print(job);
     MPI_Finalize();
     return 0;
 }

@@ -1,0 +1,70 @@
+//! What counts as I/O of the job: with `WEIR_GATE`, and by what the program says itself.
+
+use crate::live::{Directory, Live, SOON, in_state, until};
+use crate::mpi::{Program, c};
+use crate::run::{Job, library};
+use crate::turns::{RANKS, Shape, Turns, USUAL, gate};
+use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
+
+pub(super) fn list() -> Vec<Scenario> {
+    vec![
+        scenario("counts::off", |place| beside(place, |_| "off".into(), false)).only(SYSTEM),
+        scenario("counts::elsewhere", |place| beside(place, |_| "mpi:/nonexistent".into(), false))
+            .only(SYSTEM),
+        scenario("counts::here", |place| beside(place, |here| format!("mpi:{here}"), true)).only(SYSTEM),
+        scenario("counts::marked", marked).only(SYSTEM),
+    ]
+}
+
+/// A job keeps its turn; whether one that starts beside it waits depends on what of it counts.
+fn beside(place: &Place, counts: impl Fn(&str) -> String, waits: bool) -> Verdict {
+    let directory = Directory::new()?;
+    let released = directory.path().join("released");
+    let keeper =
+        Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released);
+    let keeping = keeper.start()?;
+    keeping.said_first("IN")?;
+    let beside = Turns::new(place, "beside", &directory.elect(), Shape { phases: 2, ..USUAL })?;
+    let (_, files, _) = beside.job.prepare("beside")?;
+    let beside = beside.variable("WEIR_GATE", &counts(&files.display().to_string()));
+    let live = beside.start()?;
+    if waits {
+        let held = || {
+            in_state(&directory.status()?, "waiting").iter().any(|(job, _)| *job == beside.id).then_some(())
+        };
+        until("the job beside it waits", SOON, held)?;
+    } else {
+        live.said_first("ENDED")?;
+    }
+    std::fs::write(&released, "")?;
+    keeper.ended_well(&keeping.end()?)?;
+    let profile = beside.ended_well(&live.end()?)?;
+    let waited = profile["coordination"]["waits"].as_u64().unwrap_or(0) > 0;
+    ensure(waited == waits, || format!("the profile says {}", profile["coordination"]))
+}
+
+const MARKS: Program = c("marks", "tests/programs/marks.c", &["-Iinclude"]);
+
+/// A program says when its phase begins and ends: another waits that long, without any I/O, and no longer.
+fn marked(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let job = Job::mpi(&place.name, &place.mpi, RANKS, [place.mpi.build(&MARKS)?]).preload([library()]);
+    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_POLICY", "exclusive");
+    // Nothing but the program's word ends its phase.
+    let job = job.variable("WEIR_PHASE_GAP", "600s");
+    let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 1, ..USUAL })?;
+    let marking = Live::start(&job, "marking")?;
+    let begun = marking.said_first("BEGUN")?;
+    let live = other.start()?;
+    let went_in = live.said_first("IN")?;
+    let profile = other.ended_well(&live.end()?)?;
+    let ran = marking.end()?;
+    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    profile::only(&ran, RANKS)?;
+    // It keeps its turn for four seconds, and then goes on for ten with its file open.
+    let after = went_in.saturating_duration_since(begun).as_secs_f64();
+    println!("{}: the other job went in after {after:.2} s", place.name);
+    ensure((3.0..10.0).contains(&after), || format!("went in after {after} s"))?;
+    let held = gate(&profile, "holds") > 0 && gate(&profile, "limits") == 0 && gate(&profile, "alone") == 0;
+    ensure(held, || format!("the profile says {}", profile["coordination"]))
+}
