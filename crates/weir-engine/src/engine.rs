@@ -293,7 +293,7 @@ impl Engine {
             Whereabouts::Outside => {
                 self.arrivals += 1;
                 let phase = Phase::new(self.arrivals, bytes, self.now_ns);
-                let seat = self.records.begin_phase(job, phase, self.now_ns);
+                let seat = self.records.begin_phase(job, phase);
                 let (policy, mut desk) = self.desk(actions);
                 policy.began(job, &mut desk);
                 if self.records.phase(seat).share() == 0.0 {
@@ -312,9 +312,7 @@ impl Engine {
 
     fn ended(&mut self, job: JobId, actions: &mut Vec<Action>) {
         let Some(seat) = self.seat_of(job) else { return };
-        self.records.phase(seat).set_share(self.now_ns, 0.0);
-        self.records.remember_phase(seat);
-        self.finish_phase(seat, actions);
+        self.finish_phase(seat, true, actions);
     }
 
     /// The seat of a job that should be in a phase.
@@ -328,13 +326,13 @@ impl Engine {
     }
 
     /// The policy hears of the end while the record still shows the phase; then the seat is free.
-    fn finish_phase(&mut self, seat: Seat, actions: &mut Vec<Action>) {
+    fn finish_phase(&mut self, seat: Seat, whole: bool, actions: &mut Vec<Action>) {
+        self.records.phase(seat).set_share(self.now_ns, 0.0);
         let (policy, mut desk) = self.desk(actions);
         policy.ended(seat.job, &mut desk);
-        self.records.end_phase(seat, self.now_ns);
+        self.records.end_phase(seat, self.now_ns, whole);
     }
 
-    /// A phase cut short says nothing of the job's volumes, so it is not counted among them.
     fn left(&mut self, job: JobId, actions: &mut Vec<Action>) {
         match self.records.find(job) {
             Whereabouts::Absent => {
@@ -342,10 +340,7 @@ impl Engine {
                 return;
             }
             Whereabouts::Outside => {}
-            Whereabouts::InPhase(seat) => {
-                self.records.phase(seat).set_share(self.now_ns, 0.0);
-                self.finish_phase(seat, actions);
-            }
+            Whereabouts::InPhase(seat) => self.finish_phase(seat, false, actions),
         }
         let (policy, mut desk) = self.desk(actions);
         policy.left(job, &mut desk);

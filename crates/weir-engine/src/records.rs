@@ -1,15 +1,19 @@
 //! What the engine knows of each job, laid out so that an event touches little memory.
 //!
 //! Of a hundred thousand jobs, few are in an I/O phase at a time, and the others are not in the
-//! processor's cache. What is known of a phase under way lies close together with that of other phases, and all
-//! else that is asked of a job is one cache line.
+//! processor's cache. Where each job is takes four bytes of its own, so that an event does not have to wait for
+//! more than that; what is known of a phase under way lies close together with that of other phases; and all else
+//! that is asked of a job is one cache line. Policies that ask for it wait for it; those that do not should not, so
+//! what phases that ended add to it is entered for several jobs at once: the processor then fetches their lines side by side.
 
 use crate::engine::{JobId, JobInfo, elapsed_ns};
 
 /// What the engine knows of one job. Times are the engine's.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    pub history: &'a History,
+    history: &'a History,
+    /// Its latest phase, where that is not in its history yet.
+    ended: Option<&'a Ended>,
     phase: &'a Phase,
     id: JobId,
     /// Of all jobs, so that only who asks looks there.
@@ -21,12 +25,10 @@ pub struct Job<'a> {
 #[repr(align(64))]
 pub struct History {
     pub joined_ns: u64,
-    /// Since when the job has been where it is: in its phase, or outside.
-    since_ns: u64,
-    /// Time spent outside I/O phases up to the beginning of the latest phase.
-    pub compute_ns: u64,
-    /// The number of the job's seat, [`OUTSIDE`] or [`ABSENT`].
-    seat: u32,
+    /// When its latest phase ended, or when it joined.
+    ended_ns: u64,
+    /// Time spent outside I/O phases until the latest one that ended had begun.
+    compute_ns: u64,
     past_count: u32,
     /// What past phases moved: the mean, and the squared differences from it.
     pub past_mean_bytes: f64,
@@ -49,6 +51,7 @@ struct Told {
 #[repr(align(64))]
 pub(crate) struct Phase {
     arrival: u64,
+    began_ns: u64,
     announced_bytes: Option<u64>,
     moved_bytes: u64,
     /// Shares integrated over time, up to `share_since_ns`.
@@ -60,16 +63,22 @@ pub(crate) struct Phase {
 const _: () = assert!(size_of::<History>() == 64 && size_of::<Phase>() == 64);
 
 /// Of a job that is outside.
-const NO_PHASE: Phase =
-    Phase { arrival: 0, announced_bytes: None, moved_bytes: 0, io_ns: 0.0, share: 0.0, share_since_ns: 0 };
+const NO_PHASE: Phase = Phase {
+    arrival: 0,
+    began_ns: 0,
+    announced_bytes: None,
+    moved_bytes: 0,
+    io_ns: 0.0,
+    share: 0.0,
+    share_since_ns: 0,
+};
 
 impl History {
     fn new(info: JobInfo, now_ns: u64) -> History {
         History {
             joined_ns: now_ns,
-            since_ns: now_ns,
+            ended_ns: now_ns,
             compute_ns: 0,
-            seat: OUTSIDE,
             past_count: 0,
             past_mean_bytes: 0.0,
             past_squares: 0.0,
@@ -89,16 +98,31 @@ impl History {
     }
 
     /// Mean and variance are kept up to date as each phase ends (Welford's way).
-    fn remember(&mut self, phase: &Phase) {
-        self.past_count = self.past_count.saturating_add(1);
-        let before = phase.moved_bytes as f64 - self.past_mean_bytes;
-        self.past_mean_bytes += before / f64::from(self.past_count);
-        self.past_squares += before * (phase.moved_bytes as f64 - self.past_mean_bytes);
-        self.past_io_ns += phase.io_ns;
+    #[inline]
+    fn enter(&mut self, ended: &Ended) {
+        self.compute_ns += ended.began_ns - self.ended_ns;
+        self.ended_ns = ended.ended_ns;
+        if let Some(moved_bytes) = ended.moved_bytes {
+            self.past_count = self.past_count.saturating_add(1);
+            let before = moved_bytes as f64 - self.past_mean_bytes;
+            self.past_mean_bytes += before / f64::from(self.past_count);
+            self.past_squares += before * (moved_bytes as f64 - self.past_mean_bytes);
+            self.past_io_ns += ended.io_ns;
+        }
     }
 }
 
 impl Job<'_> {
+    /// Up to the phase under way, which is not among the past ones until it is over.
+    #[inline]
+    pub fn history(&self) -> History {
+        let mut history = *self.history;
+        if let Some(ended) = self.ended {
+            history.enter(ended);
+        }
+        history
+    }
+
     /// Grows with every phase of any job: who came first. Zero outside phases.
     pub fn arrival(&self) -> u64 {
         self.phase.arrival
@@ -106,7 +130,13 @@ impl Job<'_> {
 
     /// When the phase under way began.
     pub fn phase_began_ns(&self) -> Option<u64> {
-        (self.phase.arrival > 0).then_some(self.history.since_ns)
+        (self.phase.arrival > 0).then_some(self.phase.began_ns)
+    }
+
+    /// Time spent outside I/O phases up to the beginning of the latest phase.
+    pub fn compute_ns(&self) -> u64 {
+        let History { compute_ns, ended_ns, .. } = self.history();
+        compute_ns + self.phase_began_ns().map_or(0, |began_ns| began_ns - ended_ns)
     }
 
     /// What the phase under way said it would move.
@@ -117,6 +147,11 @@ impl Job<'_> {
     /// Moved in the phase under way.
     pub fn moved_bytes(&self) -> u64 {
         self.phase.moved_bytes
+    }
+
+    /// Time the phase under way would have taken so far with the storage alone.
+    pub(crate) fn io_ns(&self) -> f64 {
+        self.phase.io_ns
     }
 
     /// The share granted now; zero while held or outside a phase.
@@ -131,7 +166,7 @@ impl Job<'_> {
 
     /// `B_i / B`, if the job said it.
     pub fn told_cap(&self) -> Option<f64> {
-        Some(self.history.cap).filter(|cap| !cap.is_nan())
+        Some(self.history().cap).filter(|cap| !cap.is_nan())
     }
 
     /// `B_i / B`, one when not known.
@@ -150,16 +185,17 @@ impl Job<'_> {
         if let Some(given_ns) = self.told[self.id.index()].w_iter_ns {
             return given_ns as f64;
         }
-        let History { compute_ns, past_io_ns, .. } = *self.history;
-        let past_phases = self.history.past_phases();
+        let history = self.history();
+        let past_phases = history.past_phases();
         let computed_phases = past_phases + u64::from(self.phase_began_ns().is_some());
-        compute_ns as f64 / computed_phases.max(1) as f64 + past_io_ns / past_phases.max(1) as f64
+        let compute_ns = self.compute_ns() as f64 / computed_phases.max(1) as f64;
+        compute_ns + history.past_io_ns / past_phases.max(1) as f64
     }
 }
 
 impl Phase {
     pub(crate) fn new(arrival: u64, announced_bytes: Option<u64>, now_ns: u64) -> Phase {
-        Phase { arrival, announced_bytes, share_since_ns: now_ns, ..NO_PHASE }
+        Phase { arrival, began_ns: now_ns, announced_bytes, share_since_ns: now_ns, ..NO_PHASE }
     }
 
     pub(crate) fn share(&self) -> f64 {
@@ -204,36 +240,57 @@ impl Seat {
 
 const ABSENT: u32 = u32::MAX;
 const OUTSIDE: u32 = u32::MAX - 1;
+/// Outside, since a phase that is among those that [`Records::ended`].
+const JUST_OUTSIDE: u32 = u32::MAX - 2;
+
+/// A phase that is over.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    job: JobId,
+    began_ns: u64,
+    ended_ns: u64,
+    io_ns: f64,
+    /// `None` of one that was cut short: it says nothing of the job's volumes, so it is not counted among them.
+    moved_bytes: Option<u64>,
+}
+
+/// So many are entered into their histories at once: about as many cache lines as a processor fetches at a time.
+const MOST_ENDED: usize = 16;
 
 /// All jobs. Those in their phase have a [`Seat`], whose number is no higher than the most jobs that have been in a
 /// phase at once.
 #[derive(Default)]
 pub(crate) struct Records {
-    /// By job.
+    /// By job: the number of its seat, or [`OUTSIDE`], [`JUST_OUTSIDE`] or [`ABSENT`].
+    seats: Vec<u32>,
     histories: Vec<History>,
     told: Vec<Told>,
     /// By seat.
     phases: Vec<Phase>,
     free: Vec<u32>,
+    /// To be entered into the histories, each before its job begins another.
+    ended: Vec<Ended>,
 }
 
 impl Records {
     #[inline]
     pub(crate) fn find(&self, job: JobId) -> Whereabouts {
-        match self.histories.get(job.index()).map_or(ABSENT, |history| history.seat) {
+        match self.seats.get(job.index()).copied().unwrap_or(ABSENT) {
             ABSENT => Whereabouts::Absent,
-            OUTSIDE => Whereabouts::Outside,
+            OUTSIDE | JUST_OUTSIDE => Whereabouts::Outside,
             number => Whereabouts::InPhase(Seat { job, number }),
         }
     }
 
     pub(crate) fn get(&self, job: JobId) -> Option<Job<'_>> {
-        let phase = match self.find(job) {
-            Whereabouts::Absent => return None,
-            Whereabouts::Outside => &NO_PHASE,
-            Whereabouts::InPhase(seat) => &self.phases[seat.index()],
-        };
-        Some(self.job(job, phase))
+        match self.find(job) {
+            Whereabouts::Absent => None,
+            Whereabouts::InPhase(seat) => Some(self.seated(seat)),
+            Whereabouts::Outside => {
+                let ended = self.ended.iter().find(|ended| ended.job == job);
+                Some(Job { ended, ..self.job(job, &NO_PHASE) })
+            }
+        }
     }
 
     /// A job in its phase.
@@ -242,8 +299,9 @@ impl Records {
         self.job(seat.job, &self.phases[seat.index()])
     }
 
+    #[inline]
     fn job<'a>(&'a self, job: JobId, phase: &'a Phase) -> Job<'a> {
-        Job { history: &self.histories[job.index()], phase, id: job, told: &self.told }
+        Job { history: &self.histories[job.index()], ended: None, phase, id: job, told: &self.told }
     }
 
     #[inline]
@@ -255,42 +313,100 @@ impl Records {
     pub(crate) fn join(&mut self, job: JobId, info: JobInfo, now_ns: u64) {
         let history = History::new(info, now_ns);
         let told = Told { w_iter_ns: info.w_iter_ns, nodes: info.nodes };
-        if self.histories.len() <= job.index() {
-            self.histories.resize(job.index() + 1, History { seat: ABSENT, ..history });
+        if self.seats.len() <= job.index() {
+            self.seats.resize(job.index() + 1, ABSENT);
+            self.histories.resize(job.index() + 1, history);
             self.told.resize(job.index() + 1, told);
         }
+        self.seats[job.index()] = OUTSIDE;
         self.histories[job.index()] = history;
         self.told[job.index()] = told;
     }
 
     /// The job must be outside.
     pub(crate) fn leave(&mut self, job: JobId) {
-        self.histories[job.index()].seat = ABSENT;
+        self.enter_ended();
+        self.seats[job.index()] = ABSENT;
     }
 
     /// The job must be outside. Answers its seat.
-    pub(crate) fn begin_phase(&mut self, job: JobId, phase: Phase, now_ns: u64) -> Seat {
+    pub(crate) fn begin_phase(&mut self, job: JobId, phase: Phase) -> Seat {
+        if self.seats[job.index()] == JUST_OUTSIDE {
+            self.enter_ended();
+        }
         let number = self.free.pop().unwrap_or(self.phases.len() as u32);
         match self.phases.get_mut(number as usize) {
             Some(free) => *free = phase,
             None => self.phases.push(phase),
         }
-        let history = &mut self.histories[job.index()];
-        history.compute_ns += now_ns - history.since_ns;
-        history.since_ns = now_ns;
-        history.seat = number;
+        self.seats[job.index()] = number;
         Seat { job, number }
     }
 
-    /// The phase counts among the past ones.
-    pub(crate) fn remember_phase(&mut self, seat: Seat) {
-        self.histories[seat.job.index()].remember(&self.phases[seat.index()]);
+    /// `whole` unless the phase was cut short.
+    pub(crate) fn end_phase(&mut self, seat: Seat, now_ns: u64, whole: bool) {
+        let &Phase { began_ns, io_ns, moved_bytes, .. } = &self.phases[seat.index()];
+        let moved_bytes = whole.then_some(moved_bytes);
+        if self.ended.len() == MOST_ENDED {
+            self.enter_ended();
+        }
+        self.ended.push(Ended { job: seat.job, began_ns, ended_ns: now_ns, io_ns, moved_bytes });
+        self.seats[seat.job.index()] = JUST_OUTSIDE;
+        self.free.push(seat.number);
     }
 
-    pub(crate) fn end_phase(&mut self, seat: Seat, now_ns: u64) {
-        let history = &mut self.histories[seat.job.index()];
-        history.since_ns = now_ns;
-        history.seat = OUTSIDE;
-        self.free.push(seat.number);
+    fn enter_ended(&mut self) {
+        for ended in self.ended.drain(..) {
+            self.histories[ended.job.index()].enter(&ended);
+            self.seats[ended.job.index()] = OUTSIDE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: JobId = JobId(0);
+
+    fn phase(records: &mut Records, began_ns: u64, ended_ns: u64, bytes: u64, whole: bool) {
+        let seat = records.begin_phase(JOB, Phase::new(1, None, began_ns));
+        records.phase(seat).add_bytes(bytes);
+        records.end_phase(seat, ended_ns, whole);
+    }
+
+    /// A phase counts from the moment it ends, entered or not, and never twice.
+    #[test]
+    fn the_latest_phase_is_in_the_history() {
+        let mut records = Records::default();
+        records.join(JOB, JobInfo::default(), 100);
+        let known = |records: &Records| {
+            let job = records.get(JOB).expect("joined");
+            (job.history().past_phases(), job.history().past_mean_bytes, job.compute_ns())
+        };
+        phase(&mut records, 110, 150, 4, true);
+        assert_eq!(known(&records), (1, 4.0, 10));
+        phase(&mut records, 153, 160, 8, true);
+        assert_eq!(known(&records), (2, 6.0, 13));
+        phase(&mut records, 165, 170, 100, false);
+        assert_eq!(known(&records), (2, 6.0, 18), "one that was cut short");
+        records.enter_ended();
+        assert_eq!(known(&records), (2, 6.0, 18));
+    }
+
+    #[test]
+    fn who_joins_again_has_no_past() {
+        let mut records = Records::default();
+        records.join(JOB, JobInfo::default(), 0);
+        phase(&mut records, 10, 20, 1, true);
+        records.leave(JOB);
+        assert!(records.get(JOB).is_none());
+        records.join(JOB, JobInfo::default(), 30);
+        phase(&mut records, 40, 50, 7, true);
+        let job = records.get(JOB).expect("joined");
+        assert_eq!(
+            (job.history().past_phases(), job.history().past_mean_bytes, job.compute_ns()),
+            (1, 7.0, 10)
+        );
     }
 }

@@ -247,6 +247,52 @@ fn nobody_starves() {
     assert!(finish(0) < 0.2 * last, "{} of {last}", finish(0));
 }
 
+/// However long a phase, and however long somebody waits for it, it takes few steps.
+#[test]
+fn long_phases_take_few_looks() {
+    let long = Program::Listed(vec![Phase::Io { volume_ns: 1_000_000_000 * SECOND_NS }]);
+    let job = sim::Job { info: JobInfo::default(), cap: 1.0, release_ns: 0, program: long };
+    let setting = Setting { storage: Storage::WorkConserving, window_ns: None, stop_at_window: false };
+    for kind in PolicyKind::ALL {
+        let outcome = sim::simulate(&[job.clone(), job.clone()], kind.build(), &setting);
+        assert!(outcome.jobs.iter().all(|job| job.finish_ns.is_some()), "{kind}");
+        assert!(outcome.steps < 100_000, "{kind}: {} steps", outcome.steps);
+    }
+}
+
+/// Jobs come until they are more than a timetable is made for, all in their phase, and go again.
+#[test]
+fn a_crowd_comes_and_goes() {
+    for kind in [PolicyKind::Periodic, PolicyKind::Apio, PolicyKind::ApioBarrier] {
+        let (mut engine, mut actions, mut host) = (Engine::new(kind.build()), Vec::new(), Host::default());
+        let mut now_ns = 0;
+        let mut tell = |event: Event, host: &mut Host| {
+            now_ns += SECOND_NS;
+            engine.step(now_ns, event, &mut actions);
+            host.see(event, &actions);
+            let sum: f64 = host.shares.values().sum();
+            assert!(sum <= 1.0 + 1e-9, "{kind}: shares sum to {sum}");
+            assert!(host.shares.keys().all(|job| host.asking.contains(job)), "{kind}: {:?}", host.shares);
+            sum
+        };
+        for round in 0..3 {
+            for job in (0..100).map(JobId) {
+                tell(Event::JobJoined { job, info: JobInfo::default() }, &mut host);
+                let sum = tell(Event::PhaseBegan { job, bytes: None }, &mut host);
+                let bound = kind == PolicyKind::ApioBarrier && job.0 < 64;
+                assert!(bound || sum > 0.999, "{kind}: {sum} is used by {} in round {round}", job.0 + 1);
+            }
+            for job in (0..100).map(JobId) {
+                tell(Event::PhaseEnded { job }, &mut host);
+                tell(Event::PhaseBegan { job, bytes: None }, &mut host);
+                tell(Event::PhaseEnded { job }, &mut host);
+                tell(Event::JobLeft { job }, &mut host);
+            }
+            assert!(host.shares.is_empty(), "{kind}: {:?}", host.shares);
+        }
+    }
+}
+
 /// A served job that hangs does not keep the others from the storage.
 #[test]
 fn a_hung_job_is_overtaken() {

@@ -10,7 +10,7 @@
 //! - `best-effort` is: as early as possible, as fast as the cap and what is free allow.
 
 use super::Policy;
-use super::periodic::{Timetable, Transfer};
+use super::periodic::{MOST_JOBS, Periodic, Timetable, Transfer};
 use crate::engine::{Desk, JobId};
 use std::collections::BTreeMap;
 
@@ -31,11 +31,13 @@ struct Free {
     points: Vec<(f64, f64)>,
 }
 
-impl Free {
-    fn new() -> Self {
+impl Default for Free {
+    fn default() -> Self {
         Free { points: vec![(0.0, 1.0)] }
     }
+}
 
+impl Free {
     /// The index of the point at `time_s`, which is made if there is none.
     fn point(&mut self, time_s: f64) -> usize {
         let after = self.points.partition_point(|&(start_s, _)| start_s <= time_s);
@@ -106,34 +108,30 @@ struct Phase {
     more: f64,
 }
 
-/// `apio-barrier`: Algorithms 2 and 3. A job that has no place in the timetable, because nothing is
+/// Algorithms 2 and 3, for as many jobs as a timetable is made for. A job that has no place in it, because nothing is
 /// known of it yet, is allocated what is free and meets no barrier.
-pub struct ApioBarrier {
+#[derive(Default)]
+struct Barrier {
     timetable: Timetable,
     running: BTreeMap<JobId, Running>,
     phases: BTreeMap<JobId, Phase>,
     free: Free,
     period_began_ns: u64,
+    /// Nobody's next reservation begins earlier, unless it was emptied.
+    next_start_s: f64,
+    /// One who was not done when it was last looked at.
+    awaited: Option<JobId>,
+    /// What everybody is to have; kept for its memory.
+    shares: Vec<(JobId, f64)>,
 }
 
-impl ApioBarrier {
-    pub fn new(timetable: Timetable) -> Self {
-        ApioBarrier {
-            timetable,
-            running: BTreeMap::new(),
-            phases: BTreeMap::new(),
-            free: Free::new(),
-            period_began_ns: 0,
-        }
-    }
-
+impl Barrier {
     /// Algorithm 3, line 5: the next period begins, and those at the barrier go on.
     fn begin_period(&mut self, desk: &Desk) {
         self.period_began_ns = desk.now_ns;
-        self.free = Free::new();
+        self.free = Free::default();
         self.running.clear();
-        let jobs: Vec<JobId> = self.timetable.jobs().collect();
-        for job in jobs {
+        for &job in self.timetable.planned() {
             let Some(instances) = self.timetable.instances(job) else { continue };
             let reserved: Vec<_> =
                 instances.iter().rev().map(|instance| instance.transfers.clone()).collect();
@@ -142,9 +140,8 @@ impl ApioBarrier {
             }
             self.running.insert(job, Running { reserved, emptied: 0 });
         }
-        let mut asking: Vec<JobId> = self.phases.keys().copied().collect();
-        asking.sort_by_key(|&job| desk.job(job).arrival());
-        for job in asking {
+        self.next_start_s = f64::NEG_INFINITY;
+        for job in in_order_of_arrival(self.phases.keys().copied().collect(), desk) {
             self.adjust(job, 0.0, desk);
         }
     }
@@ -178,11 +175,15 @@ impl ApioBarrier {
 
     /// Algorithm 2, lines 14-17: who should have begun its I/O by now loses its reservation.
     fn empty_late(&mut self, now_s: f64) {
+        if self.next_start_s >= now_s - SAME_S {
+            return;
+        }
+        self.next_start_s = f64::INFINITY;
         for running in self.running.values_mut() {
             while let Some(next) = running.reserved.len().checked_sub(running.emptied + 1) {
-                let is_late =
-                    running.reserved[next].first().is_some_and(|first| first.start_s < now_s - SAME_S);
-                if !is_late {
+                let start_s = running.reserved[next].first().map_or(f64::INFINITY, |first| first.start_s);
+                if start_s >= now_s - SAME_S {
+                    self.next_start_s = self.next_start_s.min(start_s);
                     break;
                 }
                 self.free.release(&running.reserved[next], now_s);
@@ -193,12 +194,17 @@ impl ApioBarrier {
 
     /// Everybody's instances of this period are done, or somebody takes far longer than planned:
     /// Algorithm 3 would let all wait for one that computes for ever.
-    fn period_is_over(&self, now_s: f64) -> bool {
+    fn period_is_over(&mut self, now_s: f64) -> bool {
         let Some(plan) = self.timetable.plan() else { return false };
-        let is_done = |(job, running): (&JobId, &Running)| {
+        let is_done = |job: &JobId, running: &Running| {
             running.reserved.is_empty() && self.phases.get(job).is_none_or(|phase| phase.allocated.is_empty())
         };
-        self.running.iter().all(is_done) || now_s > PATIENCE * plan.period_s
+        let is_late = now_s > PATIENCE * plan.period_s;
+        let awaited =
+            self.awaited.filter(|job| self.running.get(job).is_some_and(|running| !is_done(job, running)));
+        let anybody = || self.running.iter().find(|(job, running)| !is_done(job, running));
+        self.awaited = awaited.or_else(|| anybody().map(|(&job, _)| job));
+        self.awaited.is_none() || is_late
     }
 
     fn now_s(&self, desk: &Desk) -> f64 {
@@ -209,7 +215,8 @@ impl ApioBarrier {
     fn execute(&mut self, desk: &mut Desk) {
         let now_s = self.now_s(desk);
         let mut change_s = f64::INFINITY;
-        let mut shares = Vec::with_capacity(self.phases.len());
+        let mut shares = std::mem::take(&mut self.shares);
+        shares.clear();
         for (&job, phase) in &mut self.phases {
             let Some(last) = phase.allocated.last() else { continue };
             if last.end_s <= now_s {
@@ -234,6 +241,7 @@ impl ApioBarrier {
                 desk.grant(job, share);
             }
         }
+        self.shares = shares;
         if let Some(plan) = self.timetable.plan() {
             change_s = change_s.min((PATIENCE * plan.period_s).max(now_s) + GRACE_S);
         }
@@ -243,7 +251,7 @@ impl ApioBarrier {
     }
 }
 
-impl Policy for ApioBarrier {
+impl Policy for Barrier {
     fn joined(&mut self, job: JobId, desk: &mut Desk) {
         self.timetable.joined(job, desk);
     }
@@ -277,5 +285,82 @@ impl Policy for ApioBarrier {
             self.begin_period(desk);
         }
         self.execute(desk);
+    }
+}
+
+/// `apio-barrier`. With more jobs than a timetable is made for nobody has a reservation to keep to, and to look at all of
+/// them at every event would take ever longer: then they are served as under `apio`.
+pub struct ApioBarrier {
+    jobs: usize,
+    way: Way,
+}
+
+enum Way {
+    Barrier(Barrier),
+    Crowd(Periodic),
+}
+
+impl ApioBarrier {
+    pub fn new(timetable: Timetable) -> Self {
+        ApioBarrier { jobs: 0, way: Way::Barrier(Barrier { timetable, ..Barrier::default() }) }
+    }
+
+    fn policy(&mut self) -> &mut dyn Policy {
+        match &mut self.way {
+            Way::Barrier(barrier) => barrier,
+            Way::Crowd(crowd) => crowd,
+        }
+    }
+
+    /// The other way if the jobs are too many for this one, or no more. Those in their phase begin it anew there.
+    fn change_way(&mut self, desk: &mut Desk) {
+        let (timetable, asking) = match &mut self.way {
+            Way::Barrier(barrier) if self.jobs > MOST_JOBS => {
+                (std::mem::take(&mut barrier.timetable), barrier.phases.keys().copied().collect())
+            }
+            Way::Crowd(crowd) if self.jobs <= MOST_JOBS => crowd.disband(),
+            _ => return,
+        };
+        self.way = match self.way {
+            Way::Barrier(_) => Way::Crowd(Periodic::moved(timetable)),
+            Way::Crowd(_) => {
+                Way::Barrier(Barrier { timetable, period_began_ns: desk.now_ns, ..Barrier::default() })
+            }
+        };
+        asking.iter().for_each(|&job| desk.hold(job));
+        for job in in_order_of_arrival(asking, desk) {
+            self.policy().began(job, desk);
+        }
+    }
+}
+
+fn in_order_of_arrival(mut jobs: Vec<JobId>, desk: &Desk) -> Vec<JobId> {
+    jobs.sort_by_key(|&job| desk.job(job).arrival());
+    jobs
+}
+
+impl Policy for ApioBarrier {
+    fn joined(&mut self, job: JobId, desk: &mut Desk) {
+        self.policy().joined(job, desk);
+        self.jobs += 1;
+        self.change_way(desk);
+    }
+
+    fn began(&mut self, job: JobId, desk: &mut Desk) {
+        self.policy().began(job, desk);
+    }
+
+    fn ended(&mut self, job: JobId, desk: &mut Desk) {
+        self.policy().ended(job, desk);
+    }
+
+    fn left(&mut self, job: JobId, desk: &mut Desk) {
+        self.policy().left(job, desk);
+        self.jobs -= 1;
+        self.change_way(desk);
+    }
+
+    fn time_passed(&mut self, desk: &mut Desk) {
+        self.policy().time_passed(desk);
     }
 }

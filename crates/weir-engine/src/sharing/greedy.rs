@@ -28,9 +28,13 @@ pub(super) struct Greedy {
 
 #[derive(Clone, Copy)]
 struct Claim {
+    /// [`AS_TOLD`] until it is served.
     cap: u64,
     standing: Standing,
 }
+
+/// Who waits is not asked yet: what a job said when it joined is seldom in the cache.
+const AS_TOLD: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Standing {
@@ -42,16 +46,20 @@ enum Standing {
 impl Greedy {
     /// The job asks for bandwidth, of which it can use the part it said it could.
     pub(super) fn enter(&mut self, seat: Seat, line: Line, desk: &Desk) {
-        self.enter_with_cap(seat, desk.seated(seat).cap(), line, desk);
+        self.claim_bandwidth(seat, AS_TOLD, line, desk);
     }
 
     /// The job asks for bandwidth, of which it can use a part `cap`.
     pub(super) fn enter_with_cap(&mut self, seat: Seat, cap: f64, line: Line, desk: &Desk) {
+        self.claim_bandwidth(seat, billionths(cap), line, desk);
+    }
+
+    fn claim_bandwidth(&mut self, seat: Seat, cap: u64, line: Line, desk: &Desk) {
         if self.claims.len() <= seat.index() {
             self.claims.resize(seat.index() + 1, Claim { cap: 0, standing: Standing::Gone });
         }
         let place = self.waiting.enter(desk.now_ns, seat, line, desk.seated(seat).arrival());
-        self.claims[seat.index()] = Claim { cap: billionths(cap), standing: Standing::Waiting(place) };
+        self.claims[seat.index()] = Claim { cap, standing: Standing::Waiting(place) };
     }
 
     /// It turns out that a served job can use another part. To be settled in the same step.
@@ -63,14 +71,14 @@ impl Greedy {
     }
 
     /// The job asks no more; the engine has taken its share away. To be settled in the same step.
-    pub(super) fn leave(&mut self, seat: Seat, desk: &Desk) {
+    pub(super) fn leave(&mut self, seat: Seat) {
         let claim = &mut self.claims[seat.index()];
         match std::mem::replace(&mut claim.standing, Standing::Gone) {
             Standing::Gone => {}
-            Standing::Waiting(place) => self.waiting.withdraw(desk.now_ns, place),
+            Standing::Waiting(place) => self.waiting.withdraw(place),
             Standing::Served(place) => {
                 let cap = claim.cap;
-                self.stop(place, cap, desk);
+                self.stop(place, cap);
             }
         }
     }
@@ -123,17 +131,20 @@ impl Greedy {
     fn serve(&mut self, seat: Seat, line: Line, desk: &Desk) {
         let claim = &mut self.claims[seat.index()];
         if let Standing::Waiting(place) = claim.standing {
-            self.waiting.withdraw(desk.now_ns, place);
+            self.waiting.withdraw(place);
         }
         let place = self.served.enter(desk.now_ns, seat, line, desk.seated(seat).arrival());
         claim.standing = Standing::Served(place);
+        if claim.cap == AS_TOLD {
+            claim.cap = billionths(desk.seated(seat).cap());
+        }
         self.served_caps += claim.cap;
         self.changed.push(seat);
     }
 
     /// Somebody is served no more; the lowest may have more from now on.
-    fn stop(&mut self, place: Place, cap: u64, desk: &Desk) {
-        self.served.withdraw(desk.now_ns, place);
+    fn stop(&mut self, place: Place, cap: u64) {
+        self.served.withdraw(place);
         self.served_caps -= cap;
         self.changed.extend(self.lowest);
     }
@@ -148,7 +159,7 @@ impl Greedy {
                 break;
             }
             if let Standing::Served(place) = standing {
-                self.stop(place, cap, desk);
+                self.stop(place, cap);
             }
             let (line, arrival) = (line(lowest, false, desk), desk.seated(lowest).arrival());
             let place = self.waiting.enter(desk.now_ns, lowest, line, arrival);

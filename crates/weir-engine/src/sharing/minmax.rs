@@ -56,7 +56,7 @@ impl Policy for MinMax {
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
         let seat = desk.seat(job);
         self.falls.clear(seat);
-        self.greedy.leave(seat, desk);
+        self.greedy.leave(seat);
         self.settle(desk);
     }
 

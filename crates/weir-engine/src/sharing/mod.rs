@@ -34,7 +34,7 @@ pub trait Policy {
     fn began(&mut self, job: JobId, desk: &mut Desk);
 
     /// The phase is over (or its job is about to leave): the job holds no share any more, and what
-    /// it held is free for others. Its record still shows the phase.
+    /// it held is free for others. Its record still shows the phase, which is not among the past ones yet.
     fn ended(&mut self, job: JobId, desk: &mut Desk);
 
     /// Bytes were reported in the middle of a phase.

@@ -42,7 +42,7 @@ impl Policy for Online {
     }
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
-        self.greedy.leave(desk.seat(job), desk);
+        self.greedy.leave(desk.seat(job));
         self.settle(desk);
     }
 
@@ -73,7 +73,7 @@ pub(super) fn lost_nodes(job: Job) -> Line {
 
 /// A single division, and always from the job's beginning on: what is equal on paper is a tie here too.
 fn times_dilation(weight: f64, job: Job) -> Line {
-    let compute_ns = (job.history.compute_ns as f64).max(1.0);
-    let io_alone_ns = job.history.past_io_ns / job.cap();
-    Line { value: 0.0, slope: weight / (compute_ns + io_alone_ns), at_ns: job.history.joined_ns }
+    let compute_ns = (job.compute_ns() as f64).max(1.0);
+    let io_alone_ns = job.history().past_io_ns / job.cap();
+    Line { value: 0.0, slope: weight / (compute_ns + io_alone_ns), at_ns: job.history().joined_ns }
 }

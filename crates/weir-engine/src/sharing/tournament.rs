@@ -60,14 +60,12 @@ struct Group([Player; GROUP]);
 
 const _: () = assert!(size_of::<Group>() == 6 * 64);
 
-/// So many groups may wait to be played again.
-const MOST_STALE: usize = 8;
-
 /// The tree has as many places as jobs have ever been in at once: it is as deep as the jobs in it are
 /// many, not as all jobs are.
 ///
-/// Most who come and go never lead. Who comes plays against the champion alone, and the tree is brought up to
-/// date when it is asked for another one.
+/// Most who come and go never lead, not even in their group. Who comes plays against the winner of its group alone,
+/// and further up only as long as it wins; who goes without having won leaves all as it is. Where a winner goes, the
+/// matches it won are out of date, and are played again when somebody asks for another champion.
 pub(super) struct Tournament {
     /// The lowest level has everybody, each further one the winners of the groups below it, and the last
     /// one a single group.
@@ -76,13 +74,11 @@ pub(super) struct Tournament {
     champion: Player,
     places: Place,
     free: Vec<Place>,
-    /// Groups of the lowest level in which somebody came, changed or went since they were played.
-    stale: Vec<usize>,
 }
 
 impl Default for Tournament {
     fn default() -> Self {
-        Tournament { levels: Vec::new(), champion: NOBODY, places: 0, free: Vec::new(), stale: Vec::new() }
+        Tournament { levels: Vec::new(), champion: NOBODY, places: 0, free: Vec::new() }
     }
 }
 
@@ -90,70 +86,63 @@ impl Tournament {
     pub(super) fn enter(&mut self, now_ns: u64, seat: Seat, line: Line, order: u64) -> Place {
         let place = self.free.pop().unwrap_or_else(|| self.add_place());
         let player = Player { line, order, until_ns: u64::MAX, seat };
-        *self.player(now_ns, place) = player;
-        self.challenge(now_ns, &player);
+        *self.player(place) = player;
+        self.rise(now_ns, place, &player);
         place
     }
 
     /// Another line for the one who plays there.
     pub(super) fn change(&mut self, now_ns: u64, place: Place, line: Line) {
-        let player = self.player(now_ns, place);
+        let player = self.player(place);
         player.line = line;
         let player = *player;
-        self.dethrone(player.seat);
-        self.challenge(now_ns, &player);
+        self.forget_wins(place, player.seat);
+        self.rise(now_ns, place, &player);
     }
 
-    pub(super) fn withdraw(&mut self, now_ns: u64, place: Place) {
-        let gone = std::mem::replace(self.player(now_ns, place), NOBODY);
-        self.dethrone(gone.seat);
+    pub(super) fn withdraw(&mut self, place: Place) {
+        let gone = std::mem::replace(self.player(place), NOBODY);
+        self.forget_wins(place, gone.seat);
         self.free.push(place);
     }
 
     /// Who leads at this time, and with what value.
     pub(super) fn first(&mut self, now_ns: u64) -> Option<(Seat, f64)> {
         if self.champion.until_ns <= now_ns {
-            self.catch_up(now_ns);
             self.champion = self.play(self.levels.len() - 1, 0, now_ns);
         }
         let Player { line, seat, .. } = &self.champion;
         (*seat != NOBODY.seat).then(|| (*seat, line.at(now_ns)))
     }
 
-    /// Who plays there, to be changed.
-    #[inline]
-    fn player(&mut self, now_ns: u64, place: Place) -> &mut Player {
-        let group = place as usize / GROUP;
-        if self.levels.len() > 1 && !self.stale.contains(&group) {
-            if self.stale.len() == MOST_STALE {
-                self.catch_up(now_ns);
-            }
-            self.stale.push(group);
-        }
-        &mut self.levels[0][group].0[place as usize % GROUP]
+    fn player(&mut self, place: Place) -> &mut Player {
+        &mut self.levels[0][place as usize / GROUP].0[place as usize % GROUP]
     }
 
-    /// If this was the champion, it is no more.
-    fn dethrone(&mut self, seat: Seat) {
+    /// The matches won from this place are to be played again.
+    fn forget_wins(&mut self, place: Place, seat: Seat) {
+        let group = place as usize / GROUP;
+        if self.levels.get(1).is_some_and(|level| level[group / GROUP].0[group % GROUP].seat == seat) {
+            self.look_by(0, 1, group);
+        }
         if self.champion.seat == seat {
             self.champion.until_ns = 0;
         }
     }
 
-    /// All others are below the champion as long as it stands, so only the two are to be compared.
-    fn challenge(&mut self, now_ns: u64, player: &Player) {
-        if self.champion.until_ns <= now_ns {
-            return;
+    /// Lets one who is new in its place play against those who won there, as far as it wins itself.
+    fn rise(&mut self, now_ns: u64, place: Place, player: &Player) {
+        self.champion.meet(now_ns, player);
+        let mut group = place as usize / GROUP;
+        for level in 1..self.levels.len() {
+            let won = &mut self.levels[level][group / GROUP].0[group % GROUP];
+            let wins = won.meet(now_ns, player);
+            let until_ns = won.until_ns;
+            group /= GROUP;
+            if !wins {
+                return self.look_by(until_ns, level + 1, group);
+            }
         }
-        let lead = self.champion.line.at(now_ns) - player.line.at(now_ns);
-        let climb = player.line.slope - self.champion.line.slope;
-        let wins = lead < 0.0 || lead == 0.0 && player.comes_before(&self.champion);
-        let passed_ns = overtaken_at_ns(now_ns, lead.abs(), if wins { -climb } else { climb });
-        let until_ns = self.champion.until_ns.min(passed_ns);
-        if wins {
-            self.champion = *player;
-        }
-        self.champion.until_ns = until_ns;
     }
 
     fn add_place(&mut self) -> Place {
@@ -176,28 +165,6 @@ impl Tournament {
             self.levels.push(vec![top]);
         }
         place
-    }
-
-    /// Plays the matches of the stale groups again, but for the last one, which makes the champion.
-    fn catch_up(&mut self, now_ns: u64) {
-        while let Some(group) = self.stale.pop() {
-            self.replay(now_ns, group);
-        }
-    }
-
-    /// Replays the matches above a group, up to the first that has the same winner as before: nothing changes
-    /// for those above, but for when to look at them again.
-    fn replay(&mut self, now_ns: u64, mut group: usize) {
-        for level in 1..self.levels.len() {
-            let winner = self.play(level - 1, group, now_ns);
-            let won = &mut self.levels[level][group / GROUP].0[group % GROUP];
-            let stays = won.is_same(&winner);
-            *won = winner;
-            group /= GROUP;
-            if stays {
-                return self.look_by(winner.until_ns, level + 1, group);
-            }
-        }
     }
 
     /// No match from this level on, above this group, stands for longer. A look too early does no harm.
@@ -238,9 +205,23 @@ impl Player {
         (self.order, self.seat) < (other.order, other.seat)
     }
 
-    /// Whether it is the same one on the same line.
-    fn is_same(&self, other: &Player) -> bool {
-        self.seat == other.seat && self.order == other.order && self.line == other.line
+    /// Somebody new plays against the winner of a match: all the others are below that one as long as its result
+    /// stands, so only the two are to be compared. Answers whether the new one wins. A match whose time is up is played
+    /// again anyway.
+    fn meet(&mut self, now_ns: u64, player: &Player) -> bool {
+        if self.until_ns <= now_ns {
+            return false;
+        }
+        let lead = self.line.at(now_ns) - player.line.at(now_ns);
+        let climb = player.line.slope - self.line.slope;
+        let wins = lead < 0.0 || lead == 0.0 && player.comes_before(self);
+        let passed_ns = overtaken_at_ns(now_ns, lead.abs(), if wins { -climb } else { climb });
+        let until_ns = self.until_ns.min(passed_ns);
+        if wins {
+            *self = *player;
+        }
+        self.until_ns = until_ns;
+        wins
     }
 }
 
@@ -304,8 +285,8 @@ impl Lowest {
         self.0.change(now_ns, place, line.negated());
     }
 
-    pub(super) fn withdraw(&mut self, now_ns: u64, place: Place) {
-        self.0.withdraw(now_ns, place);
+    pub(super) fn withdraw(&mut self, place: Place) {
+        self.0.withdraw(place);
     }
 
     pub(super) fn first(&mut self, now_ns: u64) -> Option<(Seat, f64)> {
@@ -325,17 +306,18 @@ mod tests {
     /// everybody finds.
     #[test]
     fn the_leader_is_the_highest() {
-        for seed in 0..20 {
+        for seed in 0..30 {
             let mut random = Pcg64::seed_from_u64(seed);
+            let most = [5, 50, 700][seed as usize % 3];
             let (mut tournament, mut now_ns) = (Tournament::default(), 0);
             let mut all: BTreeMap<Seat, (Place, Line, u64)> = BTreeMap::new();
-            for order in 0..2000 {
+            for order in 0..4000 {
                 now_ns += random.random_range(0..1000);
-                let number = random.random_range(0..50);
+                let number = random.random_range(0..most);
                 let seat = Seat { job: JobId(number), number };
                 if random.random_range(0..3) == 0 {
                     if let Some((place, ..)) = all.remove(&seat) {
-                        tournament.withdraw(now_ns, place);
+                        tournament.withdraw(place);
                     }
                 } else {
                     let value = f64::from(random.random_range(0..1000));

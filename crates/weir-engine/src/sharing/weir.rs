@@ -42,6 +42,8 @@ pub struct Weir {
     ledger: Ledger,
     caps: Caps,
     timer_ns: Option<u64>,
+    /// When a phase last began or ended.
+    news_ns: u64,
     /// Who alone is served, and since when.
     alone: Option<(Seat, u64)>,
 }
@@ -50,8 +52,10 @@ pub struct Weir {
 /// has not been stalled "all its life" after a second.
 const GRACE_NS: f64 = 600e9;
 
-/// The longest time between two looks while somebody waits.
+/// While somebody waits there is a look at least so often, or, when nothing has happened for long, so many times
+/// while that time doubles: what has not changed for a day is not about to within seconds.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
+const LOOKS: u64 = 1_000;
 
 /// How many times the mean a job may be stalled, and how far its progress may be behind the mean's.
 const MOST_STALLED: f64 = 5.0;
@@ -77,6 +81,7 @@ impl Policy for Weir {
 
     fn began(&mut self, job: JobId, desk: &mut Desk) {
         let seat = desk.seat(job);
+        self.news_ns = desk.now_ns;
         self.ledger.phase_began(seat, desk);
         let line = self.ledger.line(seat, false, desk);
         self.greedy.enter_with_cap(seat, self.caps.of(seat, desk), line, desk);
@@ -104,9 +109,10 @@ impl Policy for Weir {
 
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
         let seat = desk.seat(job);
+        self.news_ns = desk.now_ns;
         self.ledger.phase_ended(seat, desk);
         self.caps.phase_ended(seat, desk);
-        self.greedy.leave(seat, desk);
+        self.greedy.leave(seat);
         self.settle(desk);
     }
 
@@ -134,7 +140,8 @@ impl Weir {
         if self.timer_ns.is_none_or(|at_ns| at_ns <= desk.now_ns) {
             self.timer_ns = None;
             if self.greedy.somebody_waits(desk.now_ns) {
-                let at_ns = desk.now_ns.saturating_add(LOOK_AGAIN_NS);
+                let wait_ns = LOOK_AGAIN_NS.max((desk.now_ns - self.news_ns) / LOOKS);
+                let at_ns = desk.now_ns.saturating_add(wait_ns);
                 self.timer_ns = Some(at_ns);
                 desk.timer(at_ns);
             }
@@ -173,9 +180,11 @@ struct Stalls {
 #[repr(align(64))]
 struct Standing {
     joined_ns: u64,
+    /// The mean over its phases, this one included, of the compute time before each.
+    compute_ns: f64,
     stalls: Stalls,
-    /// Stalled since then, on top of the past; `None` while served.
-    stalled_since_ns: Option<u64>,
+    /// Stalled since then, on top of the past; [`SERVED`] while it is not.
+    stalled_since_ns: u64,
     /// As of the latest news.
     weight: Weight,
     overdue: bool,
@@ -187,6 +196,8 @@ struct Weight {
     left: f64,
     exponent: f64,
 }
+
+const SERVED: u64 = u64::MAX;
 
 const _: () = assert!(size_of::<Standing>() == 64);
 
@@ -207,9 +218,10 @@ impl Ledger {
     fn phase_began(&mut self, seat: Seat, desk: &Desk) {
         let job = desk.seated(seat);
         let standing = Standing {
-            joined_ns: job.history.joined_ns,
+            joined_ns: job.history().joined_ns,
+            compute_ns: job.compute_ns() as f64 / (job.history().past_phases() + 1) as f64,
             stalls: self.stalls[seat.job.index()],
-            stalled_since_ns: None,
+            stalled_since_ns: SERVED,
             weight: self.weight(job),
             overdue: false,
         };
@@ -237,7 +249,7 @@ impl Ledger {
         let limit = self.limit();
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(now_ns);
-        standing.stalled_since_ns = (!served).then_some(now_ns);
+        standing.stalled_since_ns = if served { SERVED } else { now_ns };
         let life_ns = standing.life_ns(now_ns);
         let fraction = standing.stalls.past_ns / life_ns;
         let growth = (1.0 - fraction) / life_ns;
@@ -267,7 +279,7 @@ impl Ledger {
         while let Some(seat) = self.deadlines.pop(desk.now_ns) {
             let limit = self.limit();
             let standing = &mut self.standings[seat.index()];
-            if standing.stalled_since_ns.is_none() || standing.overdue {
+            if standing.stalled_since_ns == SERVED || standing.overdue {
                 continue;
             }
             let life_ns = standing.life_ns(desk.now_ns);
@@ -293,11 +305,11 @@ impl Ledger {
 
     /// What the phase is expected to move still.
     fn left_bytes(&self, job: Job) -> f64 {
-        let history = job.history;
+        let history = job.history();
         let (mean_bytes, spread_bytes) = match (job.announced_bytes(), history.past_phases()) {
             (Some(bytes), _) => (bytes as f64, 0.0),
             (None, 0) if self.compute_ns > 0.0 => {
-                let likely = history.compute_ns as f64 * self.volume_bytes / self.compute_ns;
+                let likely = job.compute_ns() as f64 * self.volume_bytes / self.compute_ns;
                 (likely, 0.1 * likely)
             }
             (None, 0) => (0.0, 0.0),
@@ -309,12 +321,11 @@ impl Ledger {
     }
 
     fn phase_ended(&mut self, seat: Seat, desk: &Desk) {
-        let entry = desk.seated(seat);
-        self.phases += 1.0;
-        self.volume_bytes += entry.moved_bytes() as f64;
-        self.compute_ns += entry.history.compute_ns as f64 / entry.history.past_phases().max(1) as f64;
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(desk.now_ns);
+        self.phases += 1.0;
+        self.volume_bytes += desk.seated(seat).moved_bytes() as f64;
+        self.compute_ns += standing.compute_ns;
         self.stalls[seat.job.index()] = standing.stalls;
         self.deadlines.clear(seat);
     }
@@ -329,13 +340,13 @@ impl Weight {
 impl Standing {
     /// The stall under way.
     fn stall_ns(&self, now_ns: u64) -> f64 {
-        self.stalled_since_ns.map_or(0.0, |since_ns| elapsed_ns(since_ns, now_ns))
+        if self.stalled_since_ns == SERVED { 0.0 } else { elapsed_ns(self.stalled_since_ns, now_ns) }
     }
 
     /// It is one of the past.
     fn stop_stall(&mut self, now_ns: u64) {
         self.stalls.past_ns += self.stall_ns(now_ns);
-        self.stalled_since_ns = None;
+        self.stalled_since_ns = SERVED;
     }
 
     fn life_ns(&self, now_ns: u64) -> f64 {

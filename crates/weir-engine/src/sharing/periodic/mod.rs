@@ -8,6 +8,8 @@ pub use pattern::{Instance, Pattern, Transfer};
 pub use policy::Periodic;
 pub use timetable::Timetable;
 
+pub(super) use timetable::MOST_JOBS;
+
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 

@@ -2,10 +2,10 @@
 
 use super::{Application, Instance, Plan, Search, persched};
 use crate::engine::{Desk, Job, JobId};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// A timetable for more jobs is not attempted: nobody waits for the planning.
-const MOST_JOBS: usize = 64;
+pub(in crate::sharing) const MOST_JOBS: usize = 64;
 
 /// A job this many times shorter than the longest gets no place: there would be thousands of
 /// instances in every period, and what little it asks is soon done.
@@ -15,12 +15,20 @@ const SHORTEST: f64 = 1e-4;
 const QUICK: Search = Search { epsilon: 0.05, shrunk: 4, most_work: 500_000, ..Search::BEST };
 
 /// What is known of a job, and how far it has come.
+#[derive(Clone, Copy)]
 struct Entry {
     application: Application,
     /// Its place in the plan.
     row: Option<usize>,
     /// Instances done since the plan began.
     done: usize,
+}
+
+/// Shorter applications come first, then lower job numbers. The bits of positive numbers are in the numbers' order.
+type Length = (u64, JobId);
+
+fn length(application: &Application, job: JobId) -> Length {
+    (application.alone_s().to_bits(), job)
 }
 
 /// Who is to do I/O when. The plan takes the whole bandwidth as one, and a volume as the seconds it
@@ -31,11 +39,18 @@ pub struct Timetable {
     given: Vec<Application>,
     /// The period to keep to, instead of the best one.
     period_s: Option<f64>,
-    jobs: BTreeMap<JobId, Entry>,
+    /// By job; `None` of whom nothing is known.
+    jobs: Vec<Option<Entry>>,
+    /// All that are known: only those who may have a place are looked at to make a plan, however many there are.
+    lengths: BTreeSet<Length>,
     plan: Option<Plan>,
+    /// Who has which row of the plan.
+    planned: Vec<JobId>,
     origin_ns: u64,
-    /// The jobs changed, and the plan was not yet made again.
-    stale: bool,
+    /// The jobs changed then, and the plan was not yet made again.
+    outdated_ns: Option<u64>,
+    /// There was a plan until then: what it said is still believed.
+    was_planned: bool,
 }
 
 impl Timetable {
@@ -58,7 +73,8 @@ impl Timetable {
     }
 
     pub(in crate::sharing) fn left(&mut self, job: JobId, desk: &Desk) {
-        if self.jobs.remove(&job).is_some() {
+        if let Some(entry) = self.jobs.get_mut(job.index()).and_then(Option::take) {
+            self.lengths.remove(&length(&entry.application, job));
             self.outdate(desk.now_ns);
         }
     }
@@ -66,44 +82,56 @@ impl Timetable {
     /// An instance is done. A job that is learnt is planned for from its first phase on, and anew
     /// whenever it has shown twice as many.
     pub(in crate::sharing) fn ended(&mut self, job: JobId, desk: &Desk) {
-        if let Some(entry) = self.jobs.get_mut(&job) {
+        if let Some(Some(entry)) = self.jobs.get_mut(job.index()) {
             entry.done += 1;
         }
         let record = desk.job(job);
-        let is_learning = job.index() >= self.given.len() && record.history.past_phases().is_power_of_two();
+        let is_learning =
+            job.index() >= self.given.len() && (record.history().past_phases() + 1).is_power_of_two();
         if let Some(application) = learnt(record).filter(|_| is_learning) {
             self.know(job, application, desk.now_ns);
         }
     }
 
-    /// The jobs that are known.
-    pub(in crate::sharing) fn jobs(&self) -> impl Iterator<Item = JobId> {
-        self.jobs.keys().copied()
+    /// The jobs that have a place in the plan.
+    pub(in crate::sharing) fn planned(&self) -> &[JobId] {
+        &self.planned
     }
 
-    /// Makes the plan again if the jobs changed; says whether it did.
+    /// Makes the plan again if the jobs changed; says whether it is another one.
     pub(in crate::sharing) fn refresh(&mut self) -> bool {
-        if !std::mem::take(&mut self.stale) {
-            return false;
-        }
-        let longest_s = self.jobs.values().map(|entry| entry.application.alone_s()).fold(0.0, f64::max);
-        let mut planned = Vec::new();
-        for entry in self.jobs.values_mut() {
-            let has_place = entry.application.alone_s() >= SHORTEST * longest_s;
-            entry.row = has_place.then_some(planned.len());
-            entry.done = 0;
-            if has_place {
-                planned.push(entry.application);
+        let Some(outdated_ns) = self.outdated_ns.take() else { return false };
+        self.planned = self.those_with_a_place();
+        let applications: Vec<Application> =
+            self.planned.iter().filter_map(|&job| self.application(job).copied()).collect();
+        for (row, job) in self.planned.iter().enumerate() {
+            if let Some(entry) = &mut self.jobs[job.index()] {
+                (entry.row, entry.done) = (Some(row), 0);
             }
         }
-        let feasible = !planned.is_empty() && planned.len() <= MOST_JOBS;
-        let with_period = |period_s| persched(&planned, 1.0, &Search { period_s, ..QUICK });
+        let with_period = |period_s| persched(&applications, 1.0, &Search { period_s, ..QUICK });
         let kept = || with_period(self.period_s);
         // A given period that is too short for somebody is no period to keep to.
         let plan =
             || Some(kept()).filter(|plan| plan.dilation.is_finite()).unwrap_or_else(|| with_period(None));
-        self.plan = feasible.then(plan);
-        true
+        self.plan = (!applications.is_empty()).then(plan);
+        if self.plan.is_some() {
+            self.origin_ns = outdated_ns;
+        }
+        std::mem::take(&mut self.was_planned) || self.plan.is_some()
+    }
+
+    /// In order of their numbers; nobody when they are too many.
+    fn those_with_a_place(&self) -> Vec<JobId> {
+        let Some(&(longest, _)) = self.lengths.last() else { return Vec::new() };
+        let shortest = (SHORTEST * f64::from_bits(longest)).to_bits();
+        let long_enough = self.lengths.range((shortest, JobId(0))..);
+        let mut jobs: Vec<JobId> = long_enough.take(MOST_JOBS + 1).map(|&(_, job)| job).collect();
+        if jobs.len() > MOST_JOBS {
+            jobs.clear();
+        }
+        jobs.sort_unstable();
+        jobs
     }
 
     pub(in crate::sharing) fn plan(&self) -> Option<&Plan> {
@@ -116,51 +144,76 @@ impl Timetable {
     }
 
     pub(in crate::sharing) fn application(&self, job: JobId) -> Option<&Application> {
-        self.jobs.get(&job).map(|entry| &entry.application)
+        self.entry(job).map(|entry| &entry.application)
+    }
+
+    fn entry(&self, job: JobId) -> Option<&Entry> {
+        self.jobs.get(job.index())?.as_ref()
     }
 
     /// The job's instances in one period, if it has a place in the plan.
     pub(in crate::sharing) fn instances(&self, job: JobId) -> Option<&[Instance]> {
-        let row = self.jobs.get(&job)?.row?;
-        Some(&self.plan.as_ref()?.instances[row])
+        Some(self.at(job)?.1)
+    }
+
+    /// How far the job has come, and its instances in one period.
+    fn at(&self, job: JobId) -> Option<(&Entry, &[Instance])> {
+        let plan = self.plan.as_ref()?;
+        let entry = self.entry(job)?;
+        Some((entry, &plan.instances[entry.row?]))
     }
 
     /// When the plan has the instance done that the job is at, in seconds since the plan began and
     /// as if every application began with the plan: what counts here is how far each should be, not
     /// the moment of the period at which it was inserted.
     pub(in crate::sharing) fn due_s(&self, job: JobId) -> Option<f64> {
-        let (instances, done) = (self.instances(job)?, self.jobs[&job].done);
+        let (&Entry { done, .. }, instances) = self.at(job)?;
         let (lap, instance) = (done / instances.len(), &instances[done % instances.len()]);
         Some(lap as f64 * self.plan.as_ref()?.period_s + instance.end_s() - instances[0].compute_s)
     }
 
     /// How long the plan has the instance in I/O that the job is at.
     pub(in crate::sharing) fn io_s(&self, job: JobId) -> Option<f64> {
-        let (instances, entry) = (self.instances(job)?, &self.jobs[&job]);
+        let (entry, instances) = self.at(job)?;
         let instance = &instances[entry.done % instances.len()];
         Some(instance.end_s() - instance.io_s(&entry.application))
     }
 
     fn know(&mut self, job: JobId, application: Application, now_ns: u64) {
-        self.jobs.insert(job, Entry { application, row: None, done: 0 });
+        if self.jobs.len() <= job.index() {
+            self.jobs.resize(job.index() + 1, None);
+        }
+        let entry = &mut self.jobs[job.index()];
+        if let Some(before) = entry.replace(Entry { application, row: None, done: 0 }) {
+            self.lengths.remove(&length(&before.application, job));
+        }
+        self.lengths.insert(length(&application, job));
         self.outdate(now_ns);
     }
 
+    /// Nobody has a place until the plan is made again. Where there was none, nothing changes until there is one.
     fn outdate(&mut self, now_ns: u64) {
-        self.stale = true;
-        self.plan = None;
-        self.origin_ns = now_ns;
+        for job in self.planned.drain(..) {
+            if let Some(entry) = &mut self.jobs[job.index()] {
+                entry.row = None;
+            }
+        }
+        self.outdated_ns = Some(now_ns);
+        self.was_planned |= self.plan.take().is_some();
+        if self.was_planned {
+            self.origin_ns = now_ns;
+        }
     }
 }
 
-/// A job as its past phases show it: mean computing time, and mean I/O at the whole bandwidth.
+/// A job as its phases show it, the one that ends included: mean computing time, and mean I/O at the whole bandwidth.
 fn learnt(job: Job) -> Option<Application> {
-    let phases = job.history.past_phases() as f64;
+    let phases = (job.history().past_phases() + 1) as f64;
     let application = Application {
         nodes: job.nodes() as f64,
         cap: job.cap(),
-        volume: job.history.past_io_ns / phases * 1e-9,
-        work_s: job.history.compute_ns as f64 / phases * 1e-9,
+        volume: (job.history().past_io_ns + job.io_ns()) / phases * 1e-9,
+        work_s: job.compute_ns() as f64 / phases * 1e-9,
     };
     (application.volume > 0.0).then_some(application)
 }
