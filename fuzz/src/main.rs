@@ -118,7 +118,10 @@ fn decode(input: &[u8]) -> Result<(), String> {
 /// Targets of the storage that files are placed on.
 const TARGETS: u32 = 4;
 
-/// Whatever is said, the coordinator stands, answers only those who are there, shares at most everything, and places
+/// How long it takes until the next message comes: from at once to years.
+const PAUSES_NS: [u64; 5] = [0, 1, 7_000_000, 1_000_000_000, 100_000_000_000_000_000];
+
+/// Whatever is said and whenever, the coordinator stands, answers only those who are there, shares at most everything, and places
 /// files where there is something.
 fn coordinate(input: &[u8]) -> Result<(), String> {
     let policy = PolicyKind::ALL[input.len() % PolicyKind::ALL.len()];
@@ -135,7 +138,7 @@ fn coordinate(input: &[u8]) -> Result<(), String> {
     let mut turn = 0;
     while let Ok(Some(message)) = inbox.take() {
         turn += 1;
-        now_ns += 7_000_000;
+        now_ns += PAUSES_NS[usize::from(input[turn % input.len()]) % PAUSES_NS.len()];
         let peer = turn % 3;
         if coordinator.handle(now_ns, peer, message).is_err() {
             coordinator.gone(now_ns, peer);

@@ -246,7 +246,8 @@ impl Barrier {
             change_s = change_s.min((PATIENCE * plan.period_s).max(now_s) + GRACE_S);
         }
         if change_s.is_finite() {
-            desk.timer(self.period_began_ns + ((change_s + GRACE_S) * 1e9).ceil() as u64);
+            // Saturating: a job may claim to compute for ages.
+            desk.timer(self.period_began_ns.saturating_add(((change_s + GRACE_S) * 1e9).ceil() as u64));
         }
     }
 }
