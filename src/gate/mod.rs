@@ -58,7 +58,7 @@ fn presence() -> Option<&'static Presence> {
 
 /// A waiter stays awake for this long, and lets others have its core meanwhile: a coordinator that has no reason to hold
 /// the job has answered by then, and to be woken would take half as long again.
-const AWAKE_NS: u64 = 50_000;
+const AWAKE_NS: u64 = 100_000;
 /// Waiters look this often whether there is still a leader.
 const LOOK: Duration = Duration::from_millis(100);
 /// When the leader has been silent, and nobody could take its place for this long, a request goes on alone.
