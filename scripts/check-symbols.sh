@@ -29,7 +29,7 @@ if [ -n "$missing" ]; then
 fi
 
 # Whatever it needs is loaded into every process that has it preloaded.
-if readelf -d "$library" | grep NEEDED | grep -vE '\[(libc|ld-linux-x86-64)\.so' >&2; then
+if readelf -d "$library" | grep NEEDED | grep -vE '\[(libc|ld-linux-[a-z0-9-]+)\.so' >&2; then
     echo "symbols: the library must link nothing but the C library" >&2
     exit 1
 fi

@@ -19,8 +19,14 @@ use weir_profile::layout::*;
 /// Where the record is mapped; null before the first I/O.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Blocks are added in chunks of this size.
+/// Blocks are added in chunks of this size: whole pages on every machine.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// 4 KiB on x86-64, up to 64 KiB on aarch64.
+fn page_bytes() -> usize {
+    // SAFETY: asks for a constant of the system.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(CHUNK_BYTES)
+}
 
 /// No descriptor is kept: the program may close any number it likes and get it back for a file of its own.
 struct Mapping {
@@ -88,10 +94,11 @@ pub(crate) fn ensure() -> bool {
     if header().is_some() {
         return true;
     }
-    let first_bytes = BLOCKS_OFFSET.next_multiple_of(4096) + CHUNK_BYTES;
+    let first_bytes = BLOCKS_OFFSET.next_multiple_of(page_bytes()) + CHUNK_BYTES;
     // A name and a block per module and lane.
     let blocks = config::get(|c| c.max_files + 1) * 7;
-    let reserved_bytes = (BLOCKS_OFFSET + blocks * BLOCK_BYTES).next_multiple_of(4096).max(first_bytes);
+    let reserved_bytes =
+        (BLOCKS_OFFSET + blocks * BLOCK_BYTES).next_multiple_of(page_bytes()).max(first_bytes);
     // SAFETY: a fresh mapping, not yet accessible.
     let base = unsafe {
         libc::mmap(

@@ -2,6 +2,7 @@
 
 use super::real::{self, Row};
 use super::shield::shield;
+use crate::arch;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -15,7 +16,7 @@ fn resolve() -> *mut c_void {
     if !real.is_null() {
         return real;
     }
-    for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
+    for version in [c"GLIBC_2.34", c"GLIBC_2.17", c"GLIBC_2.2.5"] {
         // SAFETY: a lookup by name and version.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
         if !found.is_null() {
@@ -43,33 +44,7 @@ pub(crate) unsafe fn real_dlsym(handle: *mut c_void, name: *const c_char) -> *mu
 
 // Exported as `dlsym`. When it is not about MPI it jumps to the real one with the stack as it was:
 // RTLD_NEXT looks at the return address to learn who asks.
-#[unsafe(naked)]
-#[unsafe(export_name = "dlsym")]
-unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    std::arch::naked_asm!(
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {answer}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "test rax, rax",
-        "jnz 2f",
-        "jmp qword ptr [rip + {real}]",
-        "2:",
-        "cmp rax, 1",
-        "jne 3f",
-        // No such symbol: the real one is asked for a name that nobody has, so that dlerror says so.
-        "lea rsi, [rip + {nobody}]",
-        "jmp qword ptr [rip + {real}]",
-        "3:",
-        "ret",
-        answer = sym answer,
-        real = sym REAL,
-        nobody = sym NOBODY,
-    )
-}
+arch::dlsym!(answer, REAL, NOBODY);
 
 /// A name no library has.
 static NOBODY: [u8; 32] = *b"an MPI that has not been loaded\0";

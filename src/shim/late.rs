@@ -8,12 +8,11 @@
 
 use super::dlsym::real_dlsym;
 use super::wrap::c_name;
-use std::arch::global_asm;
+use crate::arch;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 
-/// Rows `module library: functions`, none with more than three integers or two numbers as arguments. `REAL`
-/// holds the functions in this order.
+/// Rows `module library: functions`, each such as [`arch::jumps`] can stand in for. `REAL` holds them in this order.
 macro_rules! late {
     ($($module:ident $library:literal: $($name:literal)+;)+) => {$(
         mod $module {
@@ -26,38 +25,7 @@ macro_rules! late {
                 find_all($library, NAMES, &REAL);
             }
 
-            global_asm!(
-                ".pushsection .text.weir_late,\"ax\",@progbits",
-                ".set weir_late_at, 0",
-                $(
-                    concat!(".globl ", $name),
-                    concat!(".hidden ", $name),
-                    concat!(".type ", $name, ", @function"),
-                    concat!($name, ":"),
-                    "cmp qword ptr [rip + {real} + weir_late_at], 0",
-                    "jne 2f",
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "sub rsp, 32",
-                    "movups [rsp], xmm0",
-                    "movups [rsp + 16], xmm1",
-                    "call {find}",
-                    "movups xmm0, [rsp]",
-                    "movups xmm1, [rsp + 16]",
-                    "add rsp, 32",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    "2:",
-                    "jmp qword ptr [rip + {real} + weir_late_at]",
-                    concat!(".size ", $name, ", . - ", $name),
-                    ".set weir_late_at, weir_late_at + 8",
-                )+
-                ".popsection",
-                real = sym REAL,
-                find = sym find,
-            );
+            arch::jumps!(REAL, find, $($name)+);
         }
     )+};
 }

@@ -66,11 +66,11 @@ fn scan(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_i
     real()
 }
 
-/// Rows `function(named arguments; how many, register after them)`: the variadic form. The trampoline
+/// Rows `function(named arguments; how many)`: the variadic form. The trampoline
 /// hands its arguments over as a list; the first call also finds the real function, to which the
 /// trampoline jumps as long as Weir is not armed.
 macro_rules! variadic_calls {
-    ($($name:ident ($($arg:ident: $type:ty),*; $fixed:literal, $register:literal) to $list:ident;)+) => {$(
+    ($($name:ident ($($arg:ident: $type:ty),*; $fixed:tt) to $list:ident;)+) => {$(
         pub(super) mod $name {
             use super::*;
             static REAL: Slot = Slot::new(std::ptr::null());
@@ -82,15 +82,15 @@ macro_rules! variadic_calls {
                 // SAFETY: the program's own call, its arguments gathered into a list.
                 unsafe { $list::$list($($arg,)* list) }
             }
-            variadic!($name, $fixed, $register, REAL, with_list);
+            variadic!($name, $fixed, REAL, with_list);
         }
     )+};
 }
 
 variadic_calls! {
-    fprintf(stream: *mut FILE, format: *const c_char; 2, "rdx") to vfprintf;
-    __fprintf_chk(stream: *mut FILE, flag: c_int, format: *const c_char; 3, "rcx") to __vfprintf_chk;
-    fscanf(stream: *mut FILE, format: *const c_char; 2, "rdx") to vfscanf;
-    __isoc99_fscanf(stream: *mut FILE, format: *const c_char; 2, "rdx") to __isoc99_vfscanf;
-    __isoc23_fscanf(stream: *mut FILE, format: *const c_char; 2, "rdx") to __isoc23_vfscanf;
+    fprintf(stream: *mut FILE, format: *const c_char; 2) to vfprintf;
+    __fprintf_chk(stream: *mut FILE, flag: c_int, format: *const c_char; 3) to __vfprintf_chk;
+    fscanf(stream: *mut FILE, format: *const c_char; 2) to vfscanf;
+    __isoc99_fscanf(stream: *mut FILE, format: *const c_char; 2) to __isoc99_vfscanf;
+    __isoc23_fscanf(stream: *mut FILE, format: *const c_char; 2) to __isoc23_vfscanf;
 }

@@ -1,10 +1,6 @@
-//! What the instruction set decides: the cycle counter, the thread's own storage, and the trampolines
-//! for functions that Rust cannot express (variadic ones, and `dlsym`, whose caller's address matters).
+//! x86-64, System V ABI.
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-compile_error!("Weir runs on x86-64 Linux; another machine needs its own version of src/arch.rs");
-
-use std::arch::{asm, global_asm};
+use std::arch::asm;
 
 /// The cycle counter. It is read at the start and the end of every measured call.
 #[inline(always)]
@@ -28,20 +24,6 @@ pub(crate) fn cycles_are_even() -> bool {
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
 }
 
-// The thread's storage lies in the static TLS block (initial-exec), two instructions away. Rust's own
-// `thread_local!` would call `__tls_get_addr` on every access of a shared library.
-global_asm!(
-    ".pushsection .tbss.weir_thread,\"awT\",@nobits",
-    ".globl weir_thread",
-    ".hidden weir_thread",
-    ".type weir_thread, @object",
-    ".size weir_thread, 64",
-    ".balign 64",
-    "weir_thread:",
-    ".zero 64",
-    ".popsection",
-);
-
 /// Address of this thread's 64 zero-initialised bytes. Not `pure`: to find it again after a call is
 /// cheaper than to keep it across the call.
 #[inline(always)]
@@ -62,8 +44,10 @@ pub(crate) fn thread_storage() -> *mut u8 {
 /// A variadic function: goes straight to the real one, once that was found, unless Weir is armed; else gathers its arguments
 /// into a `va_list`, as a C prologue does, and hands that to `$handler` in place of the `...`.
 ///
-/// `$fixed` is the number of named arguments, `$argument` the register after the last of them.
+/// `$fixed` is the number of named arguments: two or three.
 macro_rules! variadic {
+    ($name:ident, 2, $real:path, $handler:path) => { $crate::arch::variadic!($name, 2, "rdx", $real, $handler); };
+    ($name:ident, 3, $real:path, $handler:path) => { $crate::arch::variadic!($name, 3, "rcx", $real, $handler); };
     ($name:ident, $fixed:literal, $argument:literal, $real:path, $handler:path) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -143,3 +127,77 @@ macro_rules! arguments_in_a_row {
     };
 }
 pub(crate) use arguments_in_a_row;
+
+/// `dlsym` that asks `$answer` first: null lets the function in `$real` answer, with the stack as it was; one stands
+/// for a name that nobody has, `$nobody`, so that `dlerror` says so.
+macro_rules! dlsym {
+    ($answer:path, $real:path, $nobody:path) => {
+        #[unsafe(naked)]
+        #[unsafe(export_name = "dlsym")]
+        unsafe extern "C" fn dlsym() {
+            std::arch::naked_asm!(
+                "push rdi",
+                "push rsi",
+                "sub rsp, 8",
+                "call {answer}",
+                "add rsp, 8",
+                "pop rsi",
+                "pop rdi",
+                "test rax, rax",
+                "jnz 2f",
+                "jmp qword ptr [rip + {real}]",
+                "2:",
+                "cmp rax, 1",
+                "jne 3f",
+                "lea rsi, [rip + {nobody}]",
+                "jmp qword ptr [rip + {real}]",
+                "3:",
+                "ret",
+                answer = sym $answer,
+                real = sym $real,
+                nobody = sym $nobody,
+            )
+        }
+    };
+}
+pub(crate) use dlsym;
+
+/// Functions of this library's own that jump to those in `$real`, in the same order, after `$find` has found them. None
+/// has more than three integers or two numbers as arguments, which pass unharmed.
+macro_rules! jumps {
+    ($real:path, $find:path, $($name:literal)+) => {
+        std::arch::global_asm!(
+            ".pushsection .text.weir_late,\"ax\",@progbits",
+            ".set weir_late_at, 0",
+            $(
+                concat!(".globl ", $name),
+                concat!(".hidden ", $name),
+                concat!(".type ", $name, ", @function"),
+                concat!($name, ":"),
+                "cmp qword ptr [rip + {real} + weir_late_at], 0",
+                "jne 2f",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "sub rsp, 32",
+                "movups [rsp], xmm0",
+                "movups [rsp + 16], xmm1",
+                "call {find}",
+                "movups xmm0, [rsp]",
+                "movups xmm1, [rsp + 16]",
+                "add rsp, 32",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "2:",
+                "jmp qword ptr [rip + {real} + weir_late_at]",
+                concat!(".size ", $name, ", . - ", $name),
+                ".set weir_late_at, weir_late_at + 8",
+            )+
+            ".popsection",
+            real = sym $real,
+            find = sym $find,
+        );
+    };
+}
+pub(crate) use jumps;
