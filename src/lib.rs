@@ -7,6 +7,7 @@ mod clock;
 mod config;
 #[allow(deprecated)] // fetch_update: the oldest compiler we build with does not know its new name
 mod gate;
+mod heap;
 mod lifecycle;
 mod measure;
 mod profile;

@@ -5,9 +5,9 @@
 //! measured. **Off** afterwards, and whenever a fuse has blown; a new session may arm again.
 
 use crate::clock::{self, Moment};
-use crate::shim::caller;
+use crate::shim::caller::{self, Caller, Thread};
 use crate::shim::{late, shield};
-use crate::{abi, config, gate, measure, profile};
+use crate::{abi, config, gate, heap, measure, profile};
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
@@ -107,6 +107,7 @@ fn ensure_armed(model: Model) {
 /// A child of `fork` is not the MPI process: it leaves its parent's record alone.
 extern "C" fn in_forked_child() {
     STATE.store(INERT, Relaxed);
+    heap::after_fork();
     OPEN_INITS.store(0, Relaxed);
     gate::forget();
     measure::forget();
@@ -145,9 +146,13 @@ extern "C" fn at_exit(code: c_int, _: *mut c_void) {
 
 /// The process is about to end without `MPI_Finalize`.
 pub(crate) fn exiting(code: c_int) {
+    // A signal handler that ends the process may have interrupted Weir where it holds a lock.
+    let interrupted = Thread::current().caller.get() == Caller::Weir;
     if STATE.compare_exchange(ARMED, OFF, AcqRel, Relaxed).is_ok() {
         shield::shield((), || {
-            gate::leave();
+            if !interrupted {
+                gate::leave();
+            }
             profile::mark_end(Ended::Exited, code);
             measure::save();
         });

@@ -133,8 +133,8 @@ fn job(nprocs: u64, rank: u64, spawned: bool) -> String {
     }
 }
 
-/// What only rank 0 knows: the one message Weir ever sends, in worlds made by `MPI_Comm_spawn` under a
-/// launcher that does not tell them apart (MPICH 5). All of them are inside `MPI_Init` here.
+/// What only rank 0 knows, sent to the others: in worlds made by `MPI_Comm_spawn` under a launcher that does not tell
+/// them apart (MPICH 5). All of them are inside `MPI_Init` here.
 fn name_from_rank_0(rank: u64) -> String {
     let abi = abi::current();
     let process = std::process::id();

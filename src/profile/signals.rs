@@ -6,8 +6,8 @@
 //! was there and lets the signal come again. `WEIR_SIGNALS=off` leaves all signals alone.
 
 use super::{is_recorded_process, mark_end};
-use crate::lifecycle;
 use crate::shim::real::object_of;
+use crate::{lifecycle, measure};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use weir_profile::layout::Ended;
@@ -79,7 +79,12 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_voi
         return;
     }
     if lifecycle::STATE.load(Relaxed) == lifecycle::ARMED && is_recorded_process() {
-        mark_end(Ended::Signalled, signal);
+        // The first is the cause: a handler that reports a crash may itself die of a heap that is damaged.
+        let dies_already =
+            measure::header().is_some_and(|h| h.ended.load(Relaxed) == Ended::Signalled as u64);
+        if !dies_already {
+            mark_end(Ended::Signalled, signal);
+        }
     }
     let before = FATAL.iter().position(|fatal| *fatal == signal).map(|i| BEFORE[i].load(Acquire));
     // SAFETY: what `watch` stored, or nothing, which leaves the default.

@@ -5,7 +5,7 @@
 //! rest runs inside [`shield`], which keeps `errno`, stops a panic and blows the fuse.
 
 use crate::shim::caller;
-use crate::{config, lifecycle, profile};
+use crate::{config, heap, lifecycle, profile};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -28,6 +28,9 @@ pub(crate) fn shield<R>(otherwise: R, work: impl FnOnce() -> R) -> R {
         blow_fuse(&said(cause));
         otherwise
     });
+    if heap::ran_short() {
+        blow_fuse("no memory left");
+    }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     answer

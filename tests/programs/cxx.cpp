@@ -46,8 +46,12 @@ int main(int argc, char **argv)
         REQUIRE(file.read(mine, 100) == data);
     }
     {
-        std::ofstream stream("stream." + std::to_string(rank) + ".txt");
+        const std::string name = "stream." + std::to_string(rank) + ".txt";
+        std::ofstream stream(name);
         stream << "rank " << rank << std::endl;
+        tally((name + "|STDIO_OPENS").c_str(), 1);
+        tally((name + "|POSIX_WRITES").c_str(), 1); // the library's streams write to the descriptor themselves
+        tally((name + "|POSIX_BYTES_WRITTEN").c_str(), 7);
     }
     tally_print(MPI_COMM_WORLD);
     MPI_Finalize();

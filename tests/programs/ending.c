@@ -4,8 +4,41 @@
 #define _GNU_SOURCE
 #include "mpiio.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
+
+static int rank;
+
+/* Writes to blocks that were freed, and takes the last of each size, which says where the one before it lies: whoever
+ * calls malloc next in this thread dies of it. */
+static void damage_heap(void)
+{
+    enum { SIZES = 60, EACH = 2 };
+    static char *volatile blocks[SIZES][EACH];
+    int i, j;
+    for (i = 0; i < SIZES; i++)
+        for (j = 0; j < EACH; j++)
+            blocks[i][j] = malloc(16 * (size_t)(i + 1));
+    for (i = 0; i < SIZES; i++)
+        for (j = 0; j < EACH; j++) {
+            free(blocks[i][j]);
+            memset(blocks[i][j], 0xa5, 16);
+        }
+    for (i = 0; i < SIZES; i++)
+        blocks[i][0] = malloc(16 * (size_t)(i + 1));
+}
+
+/* One more file, with no help of the heap. */
+static void put(const char *stem)
+{
+    char name[64];
+    int fd;
+    snprintf(name, sizeof name, "%s.%d.dat", stem, rank);
+    fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0644);
+    if (fd < 0 || write(fd, "still here", 10) != 10 || close(fd) != 0 || unlink(name) != 0)
+        _exit(92);
+}
 
 static void end(const char *how)
 {
@@ -27,7 +60,11 @@ static void end(const char *how)
     }
     if (strcmp(how, "abort") == 0)
         MPI_Abort(MPI_COMM_WORLD, 5);
-    if (strcmp(how, "SIGSEGV") == 0)
+    if (strcmp(how, "damaged_heap") == 0) {
+        damage_heap();
+        put("damaged");
+    }
+    if (strcmp(how, "SIGSEGV") == 0 || strcmp(how, "damaged_heap") == 0)
         *(volatile int *)8 = 1;
     if (strcmp(how, "SIGTERM") == 0)
         raise(SIGTERM);
@@ -39,7 +76,7 @@ static void end(const char *how)
 int main(int argc, char **argv)
 {
     Tallied file;
-    int rank, size;
+    int size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -50,6 +87,11 @@ int main(int argc, char **argv)
     moved(&file, "INDEP", 'W', 8);
     MPI_File_sync(file.handle);
     tally("MPIIO_SYNCS", 1);
+    if (strcmp(argv[1], "damaged_heap") == 0 && strcmp(argv[2], "one") == 0 && rank == size - 1) {
+        char key[TALLY_NAME];
+        snprintf(key, sizeof key, "damaged.%d.dat|POSIX_BYTES_WRITTEN", rank);
+        tally(key, 10); /* of `all`, the launcher may end some before they get there */
+    }
     if (rank == 0)
         REQUIRE(freopen("stdout", "w", stdout) != NULL);
     tally_print(MPI_COMM_WORLD);

@@ -28,6 +28,7 @@ const ENDINGS: &[Ending] = &[
     Ending { how: "execl_SIGKILL", fates: &["killed"], code: None, signal: None },
     Ending { how: "abort", fates: &["aborted"], code: Some(5), signal: None },
     Ending { how: "SIGSEGV", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
+    Ending { how: "damaged_heap", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
     Ending { how: "SIGTERM", fates: &["signalled"], code: None, signal: Some("SIGTERM") },
     Ending { how: "SIGKILL", fates: &["killed"], code: None, signal: None },
 ];

@@ -3,6 +3,7 @@
 mod abi;
 mod endings;
 mod examples;
+mod hardships;
 mod input;
 mod nodes;
 mod programs;
@@ -19,6 +20,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         silence::list(),
         endings::list(),
         input::list(),
+        hardships::list(),
         examples::list(),
         nodes::list(),
     ]

@@ -3,7 +3,8 @@
 /// `20.0 MiB`, three digits at most.
 pub(crate) fn bytes(value: f64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let (mut value, mut unit) = (value, 0);
+    // The sum of no numbers is -0.
+    let (mut value, mut unit) = (value.abs(), 0);
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {
-        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!([bytes(0.0), bytes(-0.0)], ["0 B", "0 B"]);
         assert_eq!(bytes(999.0), "999 B");
         assert_eq!(bytes(1000.0), "0.98 KiB");
         assert_eq!(bytes((20u64 << 20) as f64), "20.0 MiB");

@@ -1,0 +1,87 @@
+//! Programs that make it hard for a library inside them: no heap to be had, a folder, a user and descriptors that
+//! change; and paths that are to be measured or not.
+
+use super::{Place, SYSTEM, Scenario, scenario};
+use crate::mpi::c;
+use crate::run::{Job, Ran, same};
+use crate::{Verdict, ensure, profile};
+use std::ffi::OsString;
+
+pub(super) fn list() -> Vec<Scenario> {
+    [
+        scenario("heap_interrupted", |place: &Place| exact(heap(place, "interrupted")?)),
+        scenario("heap_forked", |place: &Place| exact(heap(place, "forked")?)),
+        scenario("heap_exhausted", exhausted),
+        scenario("surroundings_moved", |place: &Place| exact(surroundings(place, "moved")?)),
+        scenario("surroundings_user", other_user),
+        scenario("paths_include_exclude", paths),
+    ]
+    .into_iter()
+    .map(|scenario| scenario.only(SYSTEM))
+    .collect()
+}
+
+fn heap(place: &Place, kind: &str) -> Verdict<Job> {
+    let executable = place.mpi.build(&c("heap", "tests/programs/heap.c", &["-pthread"]))?;
+    let command: [OsString; 2] = [executable.into(), kind.into()];
+    Ok(Job::mpi(&place.name, &place.mpi, 2, command))
+}
+
+fn exact(job: Job) -> Verdict {
+    agrees(&job.compare()?, 2)
+}
+
+fn agrees(ran: &Ran, ranks: usize) -> Verdict {
+    let profile = profile::only(ran, ranks)?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+}
+
+/// There is no room for more files in the record: they are counted as dropped.
+fn exhausted(place: &Place) -> Verdict {
+    let ran = heap(place, "exhausted")?.compare()?;
+    let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
+    let dropped = &profile["dropped"]["files"];
+    ensure(dropped.as_u64().is_some_and(|files| files > 0), || format!("{dropped} files dropped"))
+}
+
+fn surroundings(place: &Place, kind: &str) -> Verdict<Job> {
+    let executable = place.mpi.build(&c("surroundings", "tests/programs/surroundings.c", &[]))?;
+    let command: [OsString; 2] = [executable.into(), kind.into()];
+    Ok(Job::mpi(&place.name, &place.mpi, 2, command))
+}
+
+/// Who the program has become may not write to `WEIR_DIR`: the records stay, and are merged by somebody who may.
+fn other_user(place: &Place) -> Verdict {
+    let job = surroundings(place, "user")?;
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    same(&bare, &with)?;
+    let remarks = with.remarks();
+    ensure(
+        remarks.len() == 1 && remarks[0].contains("no profile written") && remarks[0].contains("weir report"),
+        || format!("one line was expected: {remarks:?}\n{}", with.stderr),
+    )?;
+    let (code, json, errors) = profile::report(&["--json"], &with.profiles)?;
+    ensure(code == 0, || format!("weir report: {code}\n{json}{errors}"))?;
+    let profile = serde_json::from_str(&json).map_err(|error| format!("{error}:\n{json}"))?;
+    profile::agrees(&profile::tally(&with.stdout)?, &[&profile])
+}
+
+/// `WEIR_INCLUDE` beats `WEIR_EXCLUDE`, which beats what is left out by itself.
+fn paths(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("posix", "tests/programs/posix.c", &[]))?;
+    let job = Job::mpi(&place.name, &place.mpi, 1, [executable]);
+    let job = job.variable("WEIR_EXCLUDE", "*.dat").variable("WEIR_INCLUDE", "/etc/passwd:*/plain.*.dat");
+    let ran = job.with_library().run("weir")?;
+    ensure(ran.code == 0, || format!("{}\n{}", ran.code, ran.stderr))?;
+    let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
+    let files = profile["files"].as_array().into_iter().flatten();
+    let mut names: Vec<_> = files.filter_map(|file| file["name"].as_str()?.rsplit('/').next()).collect();
+    names.sort_unstable();
+    ensure(names == ["passwd", "plain.0.dat"], || format!("files are {names:?}"))?;
+    let reads = profile["files"].as_array().into_iter().flatten();
+    let reads =
+        reads.filter(|file| file["name"] == "/etc/passwd").map(|f| &f["modules"]["POSIX"]["POSIX_READS"]);
+    ensure(reads.clone().eq([&serde_json::json!(1)]), || {
+        format!("reads of passwd: {:?}", reads.collect::<Vec<_>>())
+    })
+}
