@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 counts=(60 1000 10000 100000)
-(($#)) || set -- "(records)" exclusive fair set10 roundrobin mindilation maxsyseff minmax periodic apio apio-barrier weir
+(($#)) || set -- "(records)" exclusive fair set10 roundrobin mindilation maxsyseff minmax weir
 command -v valgrind >/dev/null || { echo "valgrind is not installed"; exit 77; }
 bench=$(cargo bench --quiet --bench engine --no-run --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')

@@ -82,7 +82,9 @@ impl Timetable {
     /// An instance is done. A job that is learnt is planned for from its first phase on, and anew
     /// whenever it has shown twice as many.
     pub(in crate::sharing) fn ended(&mut self, job: JobId, desk: &Desk) {
-        if let Some(Some(entry)) = self.jobs.get_mut(job.index()) {
+        if self.plan.is_some()
+            && let Some(Some(entry)) = self.jobs.get_mut(job.index())
+        {
             entry.done += 1;
         }
         let record = desk.job(job);
