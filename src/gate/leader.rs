@@ -184,7 +184,7 @@ impl Leader {
     fn new(page: &'static Page, member: Member, waker: Waker) -> Leader {
         let fixed_gap_ns = Some(config::get(|c| c.phase_gap_ns)).filter(|gap_ns| *gap_ns > 0);
         let sum = page.sum();
-        let watch = Watch::new(fixed_gap_ns, &sum);
+        let watch = Watch::new(fixed_gap_ns, config::get(|c| c.max_wait_ns), &sum);
         page.limit_reached.store(0, Release);
         page.set_credit(CLOSED);
         page.desk.open();

@@ -10,6 +10,8 @@ const FLOOR_NS: u64 = 10_000_000;
 const FIRST_GAP_NS: u64 = 50_000_000;
 /// … and at most: nobody keeps its turn for longer without using it.
 const MOST_GAP_NS: u64 = 1_000_000_000;
+/// A request may take at least this long before it is taken to be lost, however little others are to wait.
+const LEAST_PATIENCE_NS: u64 = 1_000_000_000;
 /// When all files are closed, this long a pause ends the phase: another file may follow.
 const CLOSED_GAP_NS: u64 = 10_000_000;
 /// Bursts that are remembered, to learn the gap from.
@@ -44,6 +46,13 @@ pub(super) struct Watch {
     numbers: u64,
     /// Marks that outlived their phase: they begin no other.
     stale_marks: u32,
+    /// After so long without a sign of life, requests in flight are taken to be lost.
+    patience_ns: u64,
+    /// Those that are: a signal handler left them by `siglongjmp`, or the storage does not answer. They keep no turn.
+    lost_in_flight: u32,
+    /// What was seen last of the requests, and since when it has been so.
+    seen: (u32, u64, u64),
+    seen_since_ns: u64,
 }
 
 struct Phase {
@@ -54,8 +63,9 @@ struct Phase {
 }
 
 impl Watch {
-    pub(super) fn new(fixed_gap_ns: Option<u64>, sum: &Sum) -> Watch {
-        Watch { fixed_gap_ns, seen_bytes: sum.spent_bytes, ..Watch::default() }
+    pub(super) fn new(fixed_gap_ns: Option<u64>, patience_ns: u64, sum: &Sum) -> Watch {
+        let patience_ns = patience_ns.max(LEAST_PATIENCE_NS);
+        Watch { fixed_gap_ns, patience_ns, seen_bytes: sum.spent_bytes, ..Watch::default() }
     }
 
     /// Its number, while there is one.
@@ -79,7 +89,8 @@ impl Watch {
 
     pub(super) fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
         let moved = sum.spent_bytes != self.seen_bytes;
-        let active = sum.in_flight > 0 || sum.waiting > 0 || moved;
+        self.look_for_lost(now_ns, sum);
+        let active = sum.in_flight > self.lost_in_flight || sum.waiting > 0 || moved;
         self.stale_marks = self.stale_marks.min(sum.marks);
         if active || (sum.marks > self.stale_marks && !self.has_rested(now_ns, sum, MOST_GAP_NS)) {
             let began = self.phase.is_none();
@@ -100,6 +111,17 @@ impl Watch {
             self.end(sum)
         } else {
             Change::None
+        }
+    }
+
+    /// Requests in flight of which nothing has been heard for longer than anybody is to wait are lost, unless they end after all.
+    fn look_for_lost(&mut self, now_ns: u64, sum: &Sum) {
+        let seen = (sum.in_flight, sum.spent_bytes, sum.done_bytes);
+        if self.seen != seen {
+            (self.seen, self.seen_since_ns) = (seen, now_ns);
+            self.lost_in_flight = self.lost_in_flight.min(sum.in_flight);
+        } else if now_ns.saturating_sub(self.seen_since_ns) > self.patience_ns {
+            self.lost_in_flight = sum.in_flight;
         }
     }
 
@@ -208,7 +230,12 @@ mod tests {
     impl Program {
         fn new(fixed_gap_ns: Option<u64>) -> Program {
             let sum = Sum { open_files: 1, ..Sum::default() };
-            Program { now_ns: 0, sum, watch: Watch::new(fixed_gap_ns, &sum), changes: Vec::new() }
+            Program {
+                now_ns: 0,
+                sum,
+                watch: Watch::new(fixed_gap_ns, 60_000 * MS, &sum),
+                changes: Vec::new(),
+            }
         }
 
         fn look(&mut self) {
@@ -346,6 +373,28 @@ mod tests {
         program.sum.marks = 1;
         program.look();
         assert_eq!(program.changes.last().map(|(_, change)| *change), Some(Change::Began));
+    }
+
+    #[test]
+    fn a_request_that_never_comes_back_keeps_the_turn_no_longer_than_others_wait() {
+        let mut program = Program::new(Some(20 * MS));
+        program.write(1000, 50_000 * MS);
+        assert_eq!(program.changes, [(0, Change::Began)], "a slow one keeps it");
+        program.sum.in_flight = 1;
+        program.pass(61_000 * MS);
+        assert_eq!(program.ends().len(), 1, "a lost one does not");
+        program.sum.in_flight = 2;
+        program.sum.spent_bytes += 1000;
+        program.pass(10 * MS);
+        program.sum.in_flight = 1;
+        program.sum.done_bytes += 1000;
+        program.sum.last_end_ns = program.now_ns;
+        program.pass(100 * MS);
+        assert_eq!(program.ends().len(), 2, "nor in later phases");
+        program.sum.in_flight = 0;
+        program.look();
+        program.write(1000, 50_000 * MS);
+        assert_eq!(program.ends().len(), 2, "and when it came back after all, slow ones count again");
     }
 
     #[test]

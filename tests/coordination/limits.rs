@@ -2,7 +2,7 @@
 
 use crate::live::{Directory, Live, SOON, is_alive, signal, until};
 use crate::mpi::{Program, c};
-use crate::run::{Job, library};
+use crate::run::{Job, Ran, library};
 use crate::turns::{RANKS, Shape, Turns, USUAL, apart};
 use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
 use serde_json::Value;
@@ -14,6 +14,7 @@ pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("limits::elections", elections).only(SYSTEM),
         scenario("limits::overlap", overlap).only(SYSTEM),
+        scenario("limits::lost", lost).only(SYSTEM),
         scenario("limits::successor", successor).only(SYSTEM),
         scenario("limits::nothing_stays", nothing_stays).only(SYSTEM),
         scenario("limits::nothing_stays_when_killed", nothing_stays_when_killed).only(SYSTEM),
@@ -45,16 +46,29 @@ fn elections(place: &Place) -> Verdict {
 }
 
 const OVERLAP: Program = c("overlap", "tests/programs/overlap.c", &[]);
+const LOST: Program = c("lost", "tests/programs/lost.c", &[]);
 
 /// A job that computes while its block is written does not keep the others out meanwhile.
 fn overlap(place: &Place) -> Verdict {
+    let ran = in_while_it_computes(place, &OVERLAP, |job| job)?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile::only(&ran, RANKS)?])
+}
+
+/// Nor does one with a request that never comes back, for longer than it would have had to wait itself.
+fn lost(place: &Place) -> Verdict {
+    let held_back = |job: Job| job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s");
+    in_while_it_computes(place, &LOST, held_back).map(drop)
+}
+
+/// Another job goes in while the program computes, which it does for a while after its I/O.
+fn in_while_it_computes(place: &Place, program: &Program, set: impl FnOnce(Job) -> Job) -> Verdict<Ran> {
     const COMPUTES: Duration = Duration::from_secs(10);
     let directory = Directory::new()?;
-    let words = [place.mpi.build(&OVERLAP)?.into_os_string(), COMPUTES.as_secs().to_string().into()];
+    let words = [place.mpi.build(program)?.into_os_string(), COMPUTES.as_secs().to_string().into()];
     let job = Job::mpi(&place.name, &place.mpi, RANKS, words).preload([library()]);
     let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_POLICY", "exclusive");
     let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 2, ..USUAL })?;
-    let computing = Live::start(&job, "overlap")?;
+    let computing = Live::start(&set(job), program.name)?;
     let since = computing.said_first("COMPUTING")?;
     let live = other.start()?;
     let went_in = live.says("IN", since)?.duration_since(since);
@@ -62,7 +76,7 @@ fn overlap(place: &Place) -> Verdict {
     other.ended_well(&live.end()?)?;
     let ran = computing.end()?;
     ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
-    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile::only(&ran, RANKS)?])
+    Ok(ran)
 }
 
 /// Two processes of a job. The one that leads is killed while there is credit, so that the other has nothing to wait for.
