@@ -55,7 +55,7 @@ const GRACE_NS: f64 = 600e9;
 /// While somebody waits there is a look at least so often, or, when nothing has happened for long, so many times
 /// while that time doubles: what has not changed for a day is not about to within seconds.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
-const LOOKS: u64 = 1_000;
+const LOOKS: u64 = 20_000;
 
 /// How many times the mean a job may be stalled, and how far its progress may be behind the mean's.
 const MOST_STALLED: f64 = 5.0;
