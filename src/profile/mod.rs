@@ -70,9 +70,17 @@ fn records() -> PathBuf {
 
 pub(crate) fn record_path() -> PathBuf {
     let identity = identity();
+    let path = |generation| {
+        let name = format!("{}-{}-{}-{generation}.rec", identity.rank, identity.host, std::process::id());
+        records().join(name)
+    };
     let generation = lifecycle::GENERATION.load(Relaxed);
-    records().join(format!("{}-{}-{}-{generation}.rec", identity.rank, identity.host, std::process::id()))
+    // A program that has replaced itself by exec is the same process, and has left a record.
+    (generation..).take(MOST_IMAGES).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(generation))
 }
+
+/// Of one process after the other, each with a record of its own.
+const MOST_IMAGES: usize = 1_000;
 
 /// The record cannot have a file: everything goes on in memory.
 pub(crate) fn no_record(path: &Path, error: &std::io::Error) {
