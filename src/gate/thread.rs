@@ -2,6 +2,8 @@
 
 use crate::config;
 use crate::shim::dlsym::real_dlsym;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 /// So much for a thread's own use: the C library takes what the program's thread-local variables need off the stack.
 pub(super) fn stack_bytes(own_bytes: usize) -> usize {
@@ -41,11 +43,14 @@ pub(super) fn own_descriptors() -> bool {
     const LAST: u32 = u32::MAX;
     // SAFETY: concerns this thread's own table alone, in which nothing is used yet.
     unsafe {
-        if close_range(3, LAST, libc::CLOSE_RANGE_UNSHARE) != 0 {
-            // An older system, or one that forbids it.
-            if libc::unshare(libc::CLONE_FILES) != 0 {
-                return false;
-            }
+        // Where one is forbidden, as in some containers, the other may not be. Nothing is open so high.
+        let is_own =
+            libc::unshare(libc::CLONE_FILES) == 0 || close_range(LAST, LAST, libc::CLOSE_RANGE_UNSHARE) == 0;
+        if !is_own || is_shared() {
+            return false;
+        }
+        if close_range(3, LAST, 0) != 0 {
+            // An older system.
             open_descriptors().into_iter().filter(|fd| *fd > 2).for_each(|fd| _ = libc::close(fd));
         }
         libc::close(0);
@@ -55,6 +60,17 @@ pub(super) fn own_descriptors() -> bool {
         }
     }
     true
+}
+
+/// Whether what this thread opens is seen in the program's table all the same: an emulator may have promised too much.
+fn is_shared() -> bool {
+    // Each pipe has a number of its own.
+    let Ok((pipe, _)) = std::io::pipe() else { return true };
+    let seen = |whose: &str| {
+        let file = std::fs::metadata(format!("/proc/{whose}/fd/{}", pipe.as_raw_fd())).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    seen("thread-self").is_some_and(|own| seen("self") == Some(own))
 }
 
 /// # Safety
