@@ -4,12 +4,12 @@
  * so that the blocks in which another program had the processor do not count. All counted calls are made
  * below `measured`, which callgrind is told to look at; two blocks before it warm up. */
 #define _GNU_SOURCE
+#include "clock.h"
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BLOCK = 1024 };
@@ -77,12 +77,6 @@ static int block(const struct operation *op) {
 }
 
 __attribute__((noinline)) int measured(const struct operation *op) { return block(op); }
-
-static double now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e9 * t.tv_sec + t.tv_nsec;
-}
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;

@@ -1,17 +1,10 @@
 /* gate FILE COUNT PAUSE_US: prints the nanoseconds of COUNT writes of 8 bytes, each the first of a phase: a
  * pause that ends the phase stands before it. */
+#include "clock.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
-
-static long long now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {
@@ -22,9 +15,9 @@ int main(int argc, char **argv)
     for (i = 0; i < count; i++) {
         long long start;
         usleep(pause_us);
-        start = now();
+        start = now_ns();
         MPI_File_write_at(file, 8 * i, "eight by", 8, MPI_BYTE, MPI_STATUS_IGNORE);
-        printf("%lld\n", now() - start);
+        printf("%lld\n", now_ns() - start);
     }
     MPI_File_close(&file);
     MPI_Finalize();

@@ -1,19 +1,12 @@
 /* wake SLEEPERS COUNT PAUSE_US: prints the nanoseconds of COUNT questions, with a pause before each, that pass
  * through so many sleeping processes and come back to one that stays awake: what the machine takes by itself. */
+#include "clock.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
-
-static long long now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000LL + time.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {
@@ -46,12 +39,12 @@ int main(int argc, char **argv)
     for (i = 1; i <= count; i++) {
         long long start;
         usleep(atoi(argv[3]));
-        start = now();
+        start = now_ns();
         if (write(first[1], &byte, 1) != 1)
             return 1;
         while (*answers < i)
             sched_yield();
-        printf("%lld\n", now() - start);
+        printf("%lld\n", now_ns() - start);
     }
     return 0;
 }
