@@ -20,26 +20,22 @@ enum Victim {
     Rank,
 }
 
+/// A signal, and how long the other job takes to go on.
+type Attempt = fn(&Place, Victim) -> Verdict<Duration>;
+
 pub(super) fn list() -> Vec<Scenario> {
+    let attempts: [(&str, Attempt); 3] = [
+        ("sigkill", |place, victim| kill(place, victim, libc::SIGKILL)),
+        ("sigterm", |place, victim| kill(place, victim, libc::SIGTERM)),
+        ("sigstop", stop),
+    ];
     let mut list = Vec::new();
     for victim in [Victim::Coordinator, Victim::Onlooker, Victim::Holder, Victim::Waiter, Victim::Rank] {
-        let name = |what: &str| format!("{what}::{victim:?}").to_lowercase();
-        list.push(
-            scenario(name("sigkill"), move |place| {
-                within_a_second(place, |place| kill(place, victim, libc::SIGKILL))
-            })
-            .only(SYSTEM),
-        );
-        list.push(
-            scenario(name("sigterm"), move |place| {
-                within_a_second(place, |place| kill(place, victim, libc::SIGTERM))
-            })
-            .only(SYSTEM),
-        );
-        list.push(
-            scenario(name("sigstop"), move |place| within_a_second(place, |place| stop(place, victim)))
-                .only(SYSTEM),
-        );
+        for (signal, attempt) in attempts {
+            let name = format!("{signal}::{victim:?}").to_lowercase();
+            let trial = move |place: &Place| within_a_second(place, |place| attempt(place, victim));
+            list.push(scenario(name, trial).only(SYSTEM));
+        }
     }
     list
 }
