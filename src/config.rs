@@ -1,6 +1,7 @@
 //! The `WEIR_*` variables: read once when armed, a bad value gets one line and its default.
 
 use crate::profile;
+use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -99,12 +100,32 @@ pub(crate) fn read() {
     VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Ok(true)), Relaxed);
     *CONFIG.write().unwrap_or_else(|e| e.into_inner()) = config;
     if profile::rank_from_environment().unwrap_or(0) == 0 {
-        let unknown = std::env::vars_os()
-            .filter_map(|(name, _)| name.into_string().ok())
-            .filter(|name| name.starts_with("WEIR_") && !KNOWN.contains(&name.as_str()))
-            .map(|name| format!("{name} is not a setting of this version; ignored"));
+        let unknown = own_variables().into_iter().filter(|name| !KNOWN.contains(&name.as_str()));
+        let unknown = unknown.map(|name| format!("{name} is not a setting of this version; ignored"));
         complaints.into_iter().chain(unknown).for_each(|line| say(&line));
     }
+}
+
+/// The names of all variables that are called as ours are. `std::env::vars_os` would copy the whole environment, which
+/// can be large.
+fn own_variables() -> Vec<String> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let mut names = Vec::new();
+    // SAFETY: a list of C strings that ends with a null pointer, or is one. Nobody changes it while MPI is initialised.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            let name =
+                CStr::from_ptr(*entry).to_bytes().split(|byte| *byte == b'=').next().unwrap_or_default();
+            if name.starts_with(b"WEIR_") {
+                names.push(String::from_utf8_lossy(name).into_owned());
+            }
+            entry = entry.add(1);
+        }
+    }
+    names
 }
 
 /// The settings that `lookup` gives, and a line for each that is wrong.

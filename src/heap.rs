@@ -4,9 +4,10 @@
 //! `malloc` takes. Nor does Weir depend on it: it may be damaged, it may be another one than the C library's, and a
 //! signal handler may open a file while `malloc` is under way.
 //!
-//! Small, for nothing on the path of a data call allocates. Blocks have sizes that are powers of two; those that are
-//! free are kept by size and never joined, so that nothing is in a block but what it is used for, and one that comes
-//! back after a fork can be taken in by whatever heap there is then.
+//! Small, for nothing on the path of a data call allocates. Blocks have sizes that are powers of two and lie close
+//! together, for the first touch of a page costs more than all else here; those that are free are kept by size and
+//! never joined, so that nothing is in a block but what it is used for, and one that comes back after a fork can be
+//! taken in by whatever heap there is then.
 
 use crate::shim::caller;
 use std::alloc::{GlobalAlloc, Layout};
@@ -22,11 +23,12 @@ struct Heap;
 
 const PAGE_BYTES: usize = 4096;
 const SMALLEST_BYTES: usize = 16;
-/// What is larger gets pages of its own, and gives them back.
-const LARGEST_BYTES: usize = 32 << 10;
+/// What is larger gets pages of its own, and gives them back. The record of a rank is not: whoever merges them reads
+/// one after the other.
+const LARGEST_BYTES: usize = 128 << 10;
 const SIZES: usize = (LARGEST_BYTES / SMALLEST_BYTES).ilog2() as usize + 1;
 /// As much is asked for at a time.
-const CHUNK_BYTES: usize = 128 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// Blocks that are free, and memory that was never used.
 struct Blocks {
@@ -92,13 +94,18 @@ impl Blocks {
     const NONE: Blocks = Blocks { free: [null_mut(); SIZES], unused: null_mut(), unused_bytes: 0 };
 
     fn take(&mut self, index: usize) -> *mut u8 {
-        if self.free[index].is_null() && !self.make(index) {
-            return null_mut();
-        }
+        self.take_used(index).unwrap_or_else(|| self.make(index))
+    }
+
+    /// A block that came back.
+    fn take_used(&mut self, index: usize) -> Option<*mut u8> {
         let block = self.free[index];
+        if block.is_null() {
+            return None;
+        }
         // SAFETY: a free block holds the address of the next.
         self.free[index] = unsafe { block.cast::<*mut u8>().read() };
-        block
+        Some(block)
     }
 
     fn give(&mut self, index: usize, block: *mut u8) {
@@ -107,22 +114,29 @@ impl Blocks {
         self.free[index] = block;
     }
 
-    /// Makes blocks of a size: of whole pages, so that each lies at a multiple of its size or of a page.
-    fn make(&mut self, index: usize) -> bool {
-        let block_bytes = SMALLEST_BYTES << index;
-        let bytes = block_bytes.max(PAGE_BYTES);
+    /// A block that was never used, at a multiple of its size or of a page; null if there is no memory. What lies before
+    /// it becomes smaller blocks.
+    fn make(&mut self, index: usize) -> *mut u8 {
+        let bytes = SMALLEST_BYTES << index;
+        let align = bytes.min(PAGE_BYTES);
+        while !self.unused.addr().is_multiple_of(align) {
+            let smaller = self.unused.addr().trailing_zeros() - SMALLEST_BYTES.trailing_zeros();
+            let block = self.cut(SMALLEST_BYTES << smaller);
+            self.give(smaller as usize, block);
+        }
         if self.unused_bytes < bytes && !self.ask_for_more() {
-            return false;
+            return null_mut();
         }
-        let pages = self.unused;
+        self.cut(bytes)
+    }
+
+    /// The first bytes of what is unused.
+    fn cut(&mut self, bytes: usize) -> *mut u8 {
+        let block = self.unused;
         // SAFETY: there are as many bytes left.
-        self.unused = unsafe { pages.add(bytes) };
+        self.unused = unsafe { block.add(bytes) };
         self.unused_bytes -= bytes;
-        for at in (0..bytes).step_by(block_bytes).rev() {
-            // SAFETY: within the pages taken just now.
-            self.give(index, unsafe { pages.add(at) });
-        }
-        true
+        block
     }
 
     /// What is left of the chunk before is smaller than the largest block, and is let go.
@@ -172,12 +186,15 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let Some(index) = size_index(layout) else { return map_for(layout) };
-        let block = with_blocks(|blocks| blocks.take(index));
-        if !block.is_null() {
-            // SAFETY: a block of at least that size.
-            unsafe { block.write_bytes(0, layout.size()) };
+        match with_blocks(|blocks| blocks.take_used(index).ok_or_else(|| blocks.make(index))) {
+            Ok(used) => {
+                // SAFETY: a block of at least that size.
+                unsafe { used.write_bytes(0, layout.size()) };
+                used
+            }
+            // Zeros already: not to be touched before it is needed.
+            Err(unused) => unused,
         }
-        block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

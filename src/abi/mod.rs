@@ -198,7 +198,7 @@ pub(crate) fn ask_type_size(datatype: Handle) -> u64 {
 /// First line of what the MPI library says of itself.
 pub(crate) fn library_version() -> String {
     // 8,192 is the largest MPI_MAX_LIBRARY_VERSION_STRING of any MPI.
-    let mut text = vec![0u8; 8192 + 1];
+    let mut text = [0u8; 8192 + 1];
     let mut length = 0;
     // SAFETY: the buffer is as large as any MPI asks for.
     if unsafe { get_library_version(text.as_mut_ptr(), &mut length) }.is_none() {

@@ -4,7 +4,10 @@
 use super::{activity, steady};
 use crate::shim::caller;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 use weir_profile::layout::*;
 use weir_profile::tally::{self, KINDS};
 
@@ -86,28 +89,36 @@ pub(crate) struct State {
     pub(super) lock: Mutex<()>,
 }
 
+/// Takes what finds no place in the record.
+// SAFETY: words, for which zero is a value.
+static NOWHERE: Lane = unsafe { std::mem::zeroed() };
+
 static STATES: [State; LANES] = [const {
-    State { lane: AtomicPtr::new(std::ptr::null_mut()), bin_end: AtomicU64::new(0), lock: Mutex::new(()) }
+    State {
+        lane: AtomicPtr::new((&raw const NOWHERE).cast_mut()),
+        bin_end: AtomicU64::new(0),
+        lock: Mutex::new(()),
+    }
 }; LANES];
 
-/// The record is there: the lanes can be used.
-pub(super) fn begin(lane_at: impl Fn(usize) -> *mut Lane) {
-    for (index, state) in STATES.iter().enumerate() {
-        let lane = lane_at(index);
-        // SAFETY: inside the mapped record.
-        let words = unsafe { &*lane };
-        activity::begin(words);
-        words.collectives.stride.store(1, Relaxed);
-        state.bin_end.store(0, Relaxed);
-        state.lane.store(lane, Relaxed);
-    }
+/// A lane has its place in the record: it can be used.
+pub(super) fn begin(index: usize, lane: &'static Lane) {
+    activity::begin(lane);
+    lane.collectives.stride.store(1, Relaxed);
+    STATES[index].bin_end.store(0, Relaxed);
+    STATES[index].lane.store(std::ptr::from_ref(lane).cast_mut(), Release);
 }
 
-/// The lane's words. Only called when a block exists, and so the record does.
+/// A lane has no place in the record, or none yet.
+pub(super) fn leave_out(index: usize) {
+    STATES[index].lane.store((&raw const NOWHERE).cast_mut(), Relaxed);
+}
+
+/// The lane's words.
 #[inline(always)]
 pub(crate) fn words<A: Access>() -> &'static Lane {
-    // SAFETY: blocks are only handed out after `begin`; neither the mapping nor this address is ever
-    // undone, so that a call that outlives `MPI_Finalize` in another thread finds them.
+    // SAFETY: a static, or what `begin` put there; neither the mapping nor this address is ever undone, so that a
+    // call that outlives `MPI_Finalize` in another thread finds them.
     unsafe { &*A::state().lane.load(Relaxed) }
 }
 

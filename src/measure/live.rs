@@ -5,7 +5,7 @@ use crate::clock::Moment;
 use crate::config;
 use crate::shim::caller::Thread;
 use std::sync::atomic::Ordering::Relaxed;
-use weir_profile::layout::{Burst, LANES};
+use weir_profile::layout::Burst;
 use weir_profile::phases::{self, Span};
 use weir_profile::tally;
 
@@ -23,9 +23,7 @@ fn view() -> Option<View> {
     let mut bursts: Vec<Span> = Vec::new();
     let mut marked: Vec<Span> = Vec::new();
     let mut floor_ns = 0;
-    for index in 0..LANES {
-        // SAFETY: there is a header, so the lanes are mapped.
-        let lane = unsafe { &*record::lane(index) };
+    for (index, lane) in record::lanes().enumerate() {
         if index == 0 && Thread::current().owns_lane() {
             tally::flush_pending(lane);
         }

@@ -21,6 +21,8 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Blocks are added in chunks of this size: whole pages on every machine.
 const CHUNK_BYTES: usize = 64 << 10;
+/// The first ones, as far as that is whole pages: most programs have few files.
+const FIRST_BLOCKS_BYTES: usize = 16 << 10;
 
 /// 4 KiB on x86-64, up to 64 KiB on aarch64.
 fn page_bytes() -> usize {
@@ -61,19 +63,36 @@ pub(super) fn start_ticks() -> u64 {
     header().map_or(0, |header| header.clock_first.ticks.load(Relaxed))
 }
 
-/// A lane of the record.
-pub(super) fn lane(index: usize) -> *mut Lane {
-    lane_at(BASE.load(Acquire), index)
+/// The lanes in use.
+pub(super) fn lanes() -> impl Iterator<Item = &'static Lane> {
+    let lanes = header().map_or(0, |header| header.lanes.load(Acquire) as usize);
+    (0..lanes.min(LANES)).map(|index| lane_at(BASE.load(Acquire), index))
 }
 
-fn lane_at(base: *mut u8, index: usize) -> *mut Lane {
-    // SAFETY: the lanes lie within the first mapping.
-    unsafe { base.add(LANE_OFFSET + index * LANE_BYTES).cast() }
+fn lane_at(base: *mut u8, index: usize) -> &'static Lane {
+    // SAFETY: the lanes lie within the first mapping, which is zeroed and never unmapped.
+    unsafe { &*base.add(lane_part(index).start).cast() }
 }
 
-/// Another thread than the owner is about to use its lane: from here on it is read as well.
+/// Another thread than the owner is about to use its lane: from here on it has room in the record and is read as well.
 pub(crate) fn open_shared_lane() {
-    with_header(|header| header.lanes.store(LANES as u64, Relaxed));
+    let Some(header) = header().filter(|header| header.lanes.load(Acquire) < LANES as u64) else { return };
+    let mapping = locked();
+    if header.lanes.load(Relaxed) == LANES as u64 {
+        return;
+    }
+    if mapping.as_ref().is_some_and(|mapping| mapping.reserve(lane_part(1))) {
+        super::lane::begin(1, lane_at(BASE.load(Acquire), 1));
+        header.lanes.store(LANES as u64, Release);
+    } else {
+        header.dropped.bursts.fetch_add(1, Relaxed);
+    }
+}
+
+/// The part of the record that a lane is.
+fn lane_part(index: usize) -> Range<usize> {
+    let start = LANE_OFFSET + index * LANE_BYTES;
+    start..start + LANE_BYTES
 }
 
 /// Stops using the record without touching it. The mapping stays: another thread may be in a call.
@@ -94,7 +113,7 @@ pub(crate) fn ensure() -> bool {
     if header().is_some() {
         return true;
     }
-    let first_bytes = BLOCKS_OFFSET.next_multiple_of(page_bytes()) + CHUNK_BYTES;
+    let first_bytes = (BLOCKS_OFFSET + FIRST_BLOCKS_BYTES).next_multiple_of(page_bytes());
     // A name and a block per module and lane.
     let blocks = config::get(|c| c.max_files + 1) * 7;
     let reserved_bytes =
@@ -123,7 +142,8 @@ pub(crate) fn ensure() -> bool {
     }
     // SAFETY: mapped and zeroed just now.
     write_header(unsafe { &*base.cast::<Header>() }, first_bytes);
-    super::lane::begin(|index| lane_at(base.cast(), index));
+    super::lane::begin(0, lane_at(base.cast(), 0));
+    super::lane::leave_out(1);
     *slot = Some(Mapping { file, shared, reserved_bytes, mapped_bytes: first_bytes });
     // Only now can other threads see it.
     BASE.store(base.cast(), Release);
@@ -161,7 +181,8 @@ impl RecordFile {
         }
         // SAFETY: opened just now, for nobody else.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-        match (reserve(fd, 0, bytes), identity_of(fd)) {
+        let reserved = first_parts(bytes).into_iter().try_for_each(|part| reserve(fd, part));
+        match (reserved, identity_of(fd)) {
             (Ok(()), Some((device, inode))) => {
                 Ok((RecordFile { path, device, inode, on_nfs: is_on_nfs(fd) }, owned))
             }
@@ -200,24 +221,37 @@ fn identity_of(fd: libc::c_int) -> Option<(libc::dev_t, libc::ino_t)> {
 }
 
 /// Disk space for a part of the file. A limit on file sizes would otherwise end the process (SIGXFSZ).
-fn reserve(fd: libc::c_int, at: usize, bytes: usize) -> Result<(), std::io::Error> {
-    if profile::file_size_limit() < (at + bytes) as u64 {
+fn reserve(fd: libc::c_int, part: Range<usize>) -> Result<(), std::io::Error> {
+    if profile::file_size_limit() < part.end as u64 {
         return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
     }
     // SAFETY: our own descriptor.
-    match unsafe { libc::posix_fallocate(fd, at as libc::off_t, bytes as libc::off_t) } {
+    match unsafe { libc::posix_fallocate(fd, part.start as libc::off_t, part.len() as libc::off_t) } {
         0 => Ok(()),
         error => Err(std::io::Error::from_raw_os_error(error)),
     }
 }
 
+/// What a new record of so many bytes needs at once: the header, the owner's lane and the first blocks.
+fn first_parts(bytes: usize) -> [Range<usize>; 2] {
+    [0..lane_part(0).end, BLOCKS_OFFSET..bytes]
+}
+
 impl Mapping {
+    /// Disk space for a part that is mapped already.
+    fn reserve(&self, part: Range<usize>) -> bool {
+        match &self.file {
+            Some(file) if self.shared => file.with_fd(|fd| reserve(fd, part).ok()).is_some(),
+            _ => true,
+        }
+    }
+
     /// Makes the record usable up to `bytes`.
     fn extend(&mut self, base: *mut u8, bytes: usize) -> bool {
         let more = self.mapped_bytes..bytes;
         let extended = match &self.file {
             Some(file) if self.shared => {
-                let room = |fd| reserve(fd, more.start, more.len()).is_ok();
+                let room = |fd| reserve(fd, more.clone()).is_ok();
                 file.with_fd(|fd| (room(fd) && map(base, more.clone(), Some(fd))).then_some(())).is_some()
             }
             _ => map(base, more, None),

@@ -8,7 +8,7 @@ use records::{Builder, Scratch};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use weir_profile::counters::{Module, posix};
 use weir_profile::layout::Ended;
 
@@ -35,6 +35,11 @@ fn script(scratch: &Scratch, name: &str, text: &str) -> PathBuf {
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
+}
+
+fn terminate(child: &Child) {
+    // SAFETY: a child of this process that nobody has waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) }, 0);
 }
 
 fn stderr(output: &Output) -> String {
@@ -89,7 +94,7 @@ fn signals_are_handed_on() {
         .unwrap();
     let mut ready = [0; 6];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    terminate(&child);
     assert_eq!(child.wait().unwrap().code(), Some(42));
 }
 
@@ -240,7 +245,7 @@ fn a_doctor_that_is_interrupted_tidies_up() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before the program began");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    terminate(&child);
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("doctor")), "{left:?}");

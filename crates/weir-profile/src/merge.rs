@@ -102,7 +102,7 @@ impl Merger {
             calls: Calls::default(),
             exchanges: Exchanges::default(),
             slowest: Slowest::default(),
-            histograms: Histograms::new(),
+            histograms: Histograms::default(),
             timeline: Timeline::new(frame.start_ns, frame.end_ns),
             bursts: Vec::new(),
             burst_gap_ns: 0,

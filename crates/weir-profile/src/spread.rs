@@ -13,28 +13,26 @@ use std::collections::BTreeMap;
 /// Bins of the job's series.
 pub(crate) const SERIES_BINS: usize = 256;
 
+/// Counts of those bins that have any; most have none.
+type Counts = BTreeMap<usize, u64>;
+
 /// Histograms of all ranks, latencies in nanoseconds.
+#[derive(Default)]
 pub(crate) struct Histograms {
-    size_bytes: Vec<[u64; BINS]>,
-    latency_ns: Vec<[u64; BINS]>,
+    size_bytes: [Counts; HISTOGRAMS],
+    latency_ns: [Counts; HISTOGRAMS],
 }
 
 impl Histograms {
-    pub(crate) fn new() -> Self {
-        Histograms { size_bytes: vec![[0; BINS]; HISTOGRAMS], latency_ns: vec![[0; BINS]; HISTOGRAMS] }
-    }
-
     pub(crate) fn add(&mut self, record: &Record) {
         for (lane, histogram) in record.lanes().flat_map(|lane| (0..HISTOGRAMS).map(move |h| (lane, h))) {
             for (from, count) in record.size_bins(lane, histogram) {
-                let to = &mut self.size_bytes[histogram][from];
-                *to = to.saturating_add(count);
+                add(&mut self.size_bytes[histogram], from, count);
             }
             // Ticks differ from host to host; nanoseconds are the job's common unit.
             for (from, count) in record.latency_bins(lane, histogram) {
                 let latency_ns = record.head.clock.duration_ns(bin_middle(from));
-                let to = &mut self.latency_ns[histogram][bin(latency_ns)];
-                *to = to.saturating_add(count);
+                add(&mut self.latency_ns[histogram], bin(latency_ns), count);
             }
         }
     }
@@ -52,26 +50,32 @@ impl Histograms {
     }
 }
 
+fn add(counts: &mut Counts, bin: usize, count: u64) {
+    let to = counts.entry(bin).or_default();
+    *to = to.saturating_add(count);
+}
+
 /// The last bins hold what no call can be: they count at this value.
 const HIGHEST: u64 = 1 << 60;
 
 /// Quantiles of binned values; `unit` turns a value into the profile's unit.
-fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
-    let used: Vec<usize> = (0..BINS).filter(|bin| bins[*bin] != 0).collect();
-    let (Some(first), Some(last)) = (used.first(), used.last()) else { return Distribution::default() };
+fn distribution(counts: &Counts, unit: impl Fn(u64) -> f64) -> Distribution {
+    let mut bins = counts.keys().copied();
+    let Some(first) = bins.next() else { return Distribution::default() };
+    let last = bins.next_back().unwrap_or(first);
     let max = if last + 1 < BINS { bin_start(last + 1) - 1 } else { HIGHEST };
     // Two digits are finer than the bins. The bounds are valid, so this cannot fail.
     let Ok(mut histogram) = Histogram::<u64>::new_with_bounds(1, max.clamp(2, HIGHEST), 2) else {
         return Distribution::default();
     };
-    for bin in &used {
+    for (bin, count) in counts {
         // Counts of damaged records must not overflow the sums of quantiles.
-        histogram.saturating_record_n(bin_middle(*bin).min(HIGHEST), bins[*bin].min(1 << 48));
+        histogram.saturating_record_n(bin_middle(*bin).min(HIGHEST), (*count).min(1 << 48));
     }
     let quantile = |q: f64| unit(histogram.value_at_quantile(q).min(max));
     Distribution {
         count: histogram.len(),
-        min: unit(bin_start(*first)),
+        min: unit(bin_start(first)),
         max: unit(max),
         mean: histogram.mean() * unit(1),
         p50: quantile(0.5),
@@ -79,7 +83,7 @@ fn distribution(bins: &[u64; BINS], unit: impl Fn(u64) -> f64) -> Distribution {
         p95: quantile(0.95),
         p99: quantile(0.99),
         p99_9: quantile(0.999),
-        bins: used.iter().map(|bin| (unit(bin_start(*bin)), bins[*bin])).collect(),
+        bins: counts.iter().map(|(bin, count)| (unit(bin_start(*bin)), *count)).collect(),
     }
 }
 
@@ -141,9 +145,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_values_as_fine_as_the_bins() {
-        let mut bins = [0; BINS];
-        (1..=1000u64).for_each(|value| bins[bin(value)] += 1);
-        let found = distribution(&bins, |value| value as f64);
+        let mut counts = Counts::new();
+        (1..=1000u64).for_each(|value| add(&mut counts, bin(value), 1));
+        let found = distribution(&counts, |value| value as f64);
         assert_eq!(found.count, 1000);
         for (quantile, value) in
             [(found.p50, 500), (found.p90, 900), (found.p95, 950), (found.p99, 990), (found.p99_9, 999)]
@@ -156,11 +160,9 @@ mod tests {
 
     #[test]
     fn a_single_value_is_every_quantile_and_damaged_counts_do_not_overflow() {
-        let mut bins = [0; BINS];
-        bins[bin(4096)] = 3;
-        let found = distribution(&bins, |value| value as f64);
+        let found = distribution(&Counts::from([(bin(4096), 3)]), |value| value as f64);
         assert_eq!([found.p50, found.p99_9].map(|value| bin(value as u64)), [bin(4096); 2]);
-        let found = distribution(&[u64::MAX; BINS], |value| value as f64);
+        let found = distribution(&(0..BINS).map(|bin| (bin, u64::MAX)).collect(), |value| value as f64);
         assert!(found.p99_9 <= HIGHEST as f64 && found.mean.is_finite());
     }
 }
