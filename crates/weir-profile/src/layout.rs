@@ -9,7 +9,8 @@
 //! record copies it and takes every word for what it is: a value that may be a moment old.
 //!
 //! There are two **lanes**. The thread that arms Weir owns the first and updates it with plain loads
-//! and stores; all other threads share the second and use atomic additions. No lock, no lost count.
+//! and stores; all other threads share the second and use atomic additions. No lock, no lost count. The second is
+//! a hole in the file until there is another thread.
 //!
 //! Times are ticks of the process's clock; the two [`ClockReading`]s in the header turn them into
 //! wall-clock time.
@@ -70,7 +71,7 @@ pub enum Abi {
 pub struct Dropped {
     /// Files beyond the limit: their counts are in the block of file 0, "other files".
     pub files: Cell,
-    /// Bursts that were joined with their neighbour to make room.
+    /// Bursts that were joined with their neighbour to make room, and attempts to make room for threads that failed.
     pub bursts: Cell,
     /// Collective calls that are in the sums but not in the list.
     pub collectives: Cell,

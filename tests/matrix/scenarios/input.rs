@@ -32,6 +32,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("input_folder_not_utf8", odd_folder),
         scenario("input_unwritable_folder", unwritable),
         scenario("input_full_file_system", full),
+        scenario("input_full_when_threads_come", full_when_threads_come),
         scenario("input_file_size_limit", small_files_only),
         scenario("input_file_size_limit_of_one", one_record_missing),
         scenario("input_damaged_records", damaged),
@@ -87,11 +88,12 @@ fn unwritable(place: &Place) -> Verdict {
 struct Tiny(PathBuf);
 
 impl Tiny {
-    fn mount(place: &Place) -> Verdict<Tiny> {
-        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(place.mpi.name.as_str());
+    fn mount(place: &Place, size: &str) -> Verdict<Tiny> {
+        let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tiny").join(place.mpi.name.as_str()).join(size);
         fs::create_dir_all(&at)?;
+        let options = format!("size={size}");
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tiny"]).arg(&at).output()?;
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tiny"]).arg(&at).output()?;
         if !mounted.status.success() {
             return Err(Stop::Skip("may not mount a file system (needs root)".into()));
         }
@@ -107,10 +109,23 @@ impl Drop for Tiny {
 }
 
 fn full(place: &Place) -> Verdict {
-    let tiny = Tiny::mount(place)?;
+    let tiny = Tiny::mount(place, "16k")?;
     one_remark(&everything(place)?.variable("WEIR_DIR", &tiny.0), "WEIR_DIR")?;
     let left: Vec<_> = fs::read_dir(&tiny.0)?.collect();
     ensure(left.is_empty(), || format!("left behind: {left:?}"))
+}
+
+/// There is room for a record, but not for what other threads add to it: that is dropped, and counted as such.
+fn full_when_threads_come(place: &Place) -> Verdict {
+    let tiny = Tiny::mount(place, "160k")?;
+    let executable = place.mpi.build(&c("threads", "tests/programs/threads.c", &[]))?;
+    let job = Job::mpi(&place.name, &place.mpi, 1, [executable]).variable("WEIR_DIR", &tiny.0);
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    same(&bare, &with)?;
+    let profiles = profile::all(&tiny.0)?;
+    let [profile] = profiles.as_slice() else { return Err(format!("{} profiles", profiles.len()).into()) };
+    ensure(profile["dropped"]["bursts"].as_u64() > Some(0), || format!("dropped {}", profile["dropped"]))?;
+    ensure(profile["ranks"][0]["ended"] == "finalized", || format!("ranks are {}", profile["ranks"]))
 }
 
 /// Where no file may be large the record would end the program with SIGXFSZ.
