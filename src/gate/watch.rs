@@ -90,7 +90,8 @@ impl Watch {
     pub(super) fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
         let moved = sum.spent_bytes != self.seen_bytes;
         self.look_for_lost(now_ns, sum);
-        let active = sum.in_flight > self.lost_in_flight || sum.waiting > 0 || moved;
+        let busy = sum.in_flight > self.lost_in_flight || sum.waiting > 0;
+        let active = busy || moved;
         self.stale_marks = self.stale_marks.min(sum.marks);
         if active || (sum.marks > self.stale_marks && !self.has_rested(now_ns, sum, MOST_GAP_NS)) {
             let began = self.phase.is_none();
@@ -100,7 +101,11 @@ impl Watch {
             if active {
                 self.note_activity(now_ns, sum);
             }
-            return if began { Change::Began } else { Change::None };
+            if began {
+                return Change::Began;
+            }
+            // Others need not wait for the next look when the program has said that this was all.
+            return if !busy && self.was_marked(sum) { self.end(sum) } else { Change::None };
         }
         if self.phase.is_none() {
             return Change::None;
@@ -352,9 +357,12 @@ mod tests {
         program.write(1000, 10 * MS);
         program.pass(1000 * MS);
         assert_eq!(program.ends(), []);
+        // What it did last is seen with the end.
+        program.sum.spent_bytes += 500;
+        program.sum.done_bytes += 500;
         program.sum.marks = 0;
         program.look();
-        assert_eq!(program.ends().len(), 1);
+        assert_eq!(program.ends().iter().map(|ended| ended.bytes).collect::<Vec<_>>(), [1500]);
     }
 
     #[test]

@@ -44,6 +44,14 @@ impl Ran {
     pub(crate) fn remarks(&self) -> Vec<&str> {
         self.stderr.lines().filter(|line| line.starts_with("weir:")).collect()
     }
+
+    /// A program that cannot do here what it is for says so.
+    pub(crate) fn unless_skipped(self) -> Verdict<Ran> {
+        match self.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
+            Some(reason) => Err(Stop::Skip(reason.into())),
+            None => Ok(self),
+        }
+    }
 }
 
 /// A command to run in a fresh folder.
@@ -156,10 +164,7 @@ impl Job {
 
     /// Runs it bare and with the library; all a user can see must be the same.
     pub(crate) fn compare(&self) -> Verdict<Ran> {
-        let bare = self.run("bare")?;
-        if let Some(reason) = bare.stdout.lines().find_map(|line| line.strip_prefix("SKIP ")) {
-            return Err(Stop::Skip(reason.into()));
-        }
+        let bare = self.run("bare")?.unless_skipped()?;
         ensure(bare.code == 0, || {
             format!("fails without Weir: {}\n{}{}", bare.code, bare.stdout, bare.stderr)
         })?;

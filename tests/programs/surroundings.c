@@ -40,10 +40,13 @@ int main(int argc, char **argv)
         close(2);
         open("in_place_of_stdout.dat", O_CREAT | O_WRONLY, 0644);
         REQUIRE(open("in_place_of_stderr.dat", O_CREAT | O_WRONLY, 0644) == 2);
+    } else if (geteuid() != 0) {
+        if (rank == 0)
+            printf("SKIP only root may become somebody else\n");
     } else {
         tally_print(MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
-        REQUIRE(geteuid() != 0 || (setgid(NOBODY) == 0 && setuid(NOBODY) == 0));
+        REQUIRE(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
     }
     MPI_Finalize();
     return 0;

@@ -14,6 +14,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("heap_exhausted", exhausted),
         scenario("surroundings_moved", |place: &Place| exact(surroundings(place, "moved")?)),
         scenario("surroundings_user", other_user),
+        scenario("replaced_by_itself", again),
         scenario("paths_include_exclude", paths),
     ]
     .into_iter()
@@ -53,7 +54,8 @@ fn surroundings(place: &Place, kind: &str) -> Verdict<Job> {
 /// Who the program has become may not write to `WEIR_DIR`: the records stay, and are merged by somebody who may.
 fn other_user(place: &Place) -> Verdict {
     let job = surroundings(place, "user")?;
-    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    let bare = job.run("bare")?.unless_skipped()?;
+    let with = job.with_library().run("weir")?;
     same(&bare, &with)?;
     let remarks = with.remarks();
     ensure(
@@ -64,6 +66,20 @@ fn other_user(place: &Place) -> Verdict {
     ensure(code == 0, || format!("weir report: {code}\n{json}{errors}"))?;
     let profile = serde_json::from_str(&json).map_err(|error| format!("{error}:\n{json}"))?;
     profile::agrees(&profile::tally(&with.stdout)?, &[&profile])
+}
+
+/// A program that replaces itself by exec, without a launcher: one job, with what both of its images did.
+fn again(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("again", "tests/programs/again.c", &[]))?;
+    // Open MPI would start a launcher for it.
+    let job = Job::new(&place.name, [executable]).variable("OMPI_MCA_ess_singleton_isolated", "1");
+    let ran = job.compare()?;
+    let profiles = profile::all(&ran.profiles)?;
+    let [profile] = profiles.as_slice() else { return Err(format!("{} profiles", profiles.len()).into()) };
+    let ended: Vec<_> =
+        profile["ranks"].as_array().into_iter().flatten().map(|rank| &rank["ended"]).collect();
+    ensure(ended == ["finalized"], || format!("ranks are {}", profile["ranks"]))?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[profile])
 }
 
 /// `WEIR_INCLUDE` beats `WEIR_EXCLUDE`, which beats what is left out by itself.
