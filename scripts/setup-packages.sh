@@ -77,6 +77,7 @@ if [ "${1:-build}" = test ]; then
     [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || want="$want python3-venv"
     ls /usr/include/python3*/Python.h >/dev/null 2>&1 || want="$want python3-dev"
     need /usr/lib/python3/dist-packages/mpi4py python3-mpi4py
+    need /usr/lib/R/site-library/Rmpi r-cran-rmpi
     need ip iproute2
     need valgrind valgrind # make bench
     ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || want="$want libclang-dev"

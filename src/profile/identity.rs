@@ -100,22 +100,25 @@ fn application() -> String {
     }
     let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_string();
     let program = std::env::current_exe().map(|path| base(&path.to_string_lossy())).unwrap_or_default();
-    let interpreters = ["python", "julia", "Rscript", "R", "perl", "ruby"];
-    if interpreters.iter().any(|name| program.starts_with(name))
-        && let Some(script) = script()
+    if is_interpreter(&program)
+        && let Some(script) = std::fs::read("/proc/self/cmdline").ok().as_deref().and_then(script_in)
     {
         return base(&script);
     }
     program
 }
 
-/// The first argument of the process that is not an option.
-fn script() -> Option<String> {
-    let arguments = std::fs::read("/proc/self/cmdline").ok()?;
+/// With or without a version behind its name.
+fn is_interpreter(program: &str) -> bool {
+    let name = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    ["python", "pypy", "julia", "Rscript", "R", "perl", "ruby"].contains(&name)
+}
+
+/// The first argument in a command line that is not an option, or the one that `Rscript` hands to `R`.
+fn script_in(command_line: &[u8]) -> Option<String> {
+    let arguments = command_line.split(|byte| *byte == 0).skip(1).map(String::from_utf8_lossy);
     arguments
-        .split(|b| *b == 0)
-        .skip(1)
-        .map(|argument| String::from_utf8_lossy(argument).into_owned())
+        .map(|argument| argument.strip_prefix("--file=").unwrap_or(&argument).to_string())
         .find(|argument| !argument.is_empty() && !argument.starts_with('-'))
 }
 
@@ -213,4 +216,18 @@ pub(crate) fn stat_field<T: std::str::FromStr>(process: u32, index: usize) -> Op
 
 fn file_name_safe(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || "._-@".contains(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_names_the_application_of_an_interpreter() {
+        assert!(["python3.11", "R", "perl", "julia"].into_iter().all(is_interpreter));
+        assert!(!["Ramses", "pythonic", "rubyred"].into_iter().any(is_interpreter));
+        assert_eq!(script_in(b"python3\0-u\0/home/me/a.py\0x\0").as_deref(), Some("/home/me/a.py"));
+        assert_eq!(script_in(b"R\0--no-echo\0--file=a.R\0--args\0").as_deref(), Some("a.R"));
+        assert_eq!(script_in(b"perl\0-e\0"), None);
+    }
 }

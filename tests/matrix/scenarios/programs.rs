@@ -7,7 +7,7 @@ use crate::run::{Job, Ran};
 use crate::{Stop, Verdict, ensure, profile};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) const EVERYTHING: Program = c("everything", "tests/programs/everything.c", &[]);
 
@@ -58,6 +58,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("spawn", spawn),
         scenario("mpi4py", mpi4py),
         scenario("mpi4py_of_debian", mpi4py_of_debian).only(&["openmpi"]),
+        scenario("r_of_debian", r_of_debian).only(&["openmpi"]),
         scenario("weir_run", weir_run),
         scenario("weir_doctor", weir_doctor),
         scenario("default_folder", default_folder),
@@ -142,6 +143,19 @@ fn mpi4py_of_debian(place: &Place) -> Verdict {
         return Err(Stop::Skip("the package python3-mpi4py is not installed".into()));
     }
     exact(Job::mpi(&place.name, &place.mpi, 3, [OsString::from("/usr/bin/python3"), python_program().into()]))
+}
+
+/// The distribution's R loads Open MPI with the package `Rmpi`.
+fn r_of_debian(place: &Place) -> Verdict {
+    if !["/usr/bin/Rscript", "/usr/lib/R/site-library/Rmpi"].iter().all(|path| Path::new(path).exists()) {
+        return Err(Stop::Skip("the package r-cran-rmpi is not installed".into()));
+    }
+    let command = [OsString::from("/usr/bin/Rscript"), root().join("tests/programs/r.R").into()];
+    let job = Job::mpi(&place.name, &place.mpi, 3, command);
+    let ran = job.compare()?;
+    let profile = profile::only(&ran, 3)?;
+    ensure(profile["job"]["application"] == "r.R", || format!("{} is no script", profile["job"]))?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
 }
 
 /// `weir run` sets up by itself what the other scenarios set by hand.
