@@ -23,8 +23,8 @@ struct Heap;
 
 const PAGE_BYTES: usize = 4096;
 const SMALLEST_BYTES: usize = 16;
-/// What is larger gets pages of its own, and gives them back. The record of a rank is not: whoever merges them reads
-/// one after the other.
+/// What is larger gets pages of its own, and gives them back. A rank's record is not: whoever merges them reads one after
+/// the other into the same block.
 const LARGEST_BYTES: usize = 128 << 10;
 const SIZES: usize = (LARGEST_BYTES / SMALLEST_BYTES).ilog2() as usize + 1;
 /// As much is asked for at a time.
