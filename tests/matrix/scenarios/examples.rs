@@ -96,15 +96,20 @@ fn checkpoint_is_right(ran: &Ran) -> Verdict {
 }
 
 fn heat(place: &Place, program: Vec<OsString>) -> Verdict {
-    let whole = job(place, &program, STEPS);
-    let bare = whole.run("bare")?;
-    if bare.stderr.contains("adio/common/flatten.c") {
-        return Err(Stop::Skip("MPICH 4.0 itself cannot view a file through the types mpi4py makes".into()));
+    match whole_and_restarted(place, &program) {
+        // In some of its runs, with or without Weir.
+        Err(Stop::Fail(what)) if what.contains("adio/common/flatten.c") => {
+            Err(Stop::Skip("MPICH 4.0 itself cannot view a file through the types mpi4py makes".into()))
+        }
+        verdict => verdict,
     }
-    let ran = whole.compare()?;
+}
+
+fn whole_and_restarted(place: &Place, program: &[OsString]) -> Verdict {
+    let ran = job(place, program, STEPS).compare()?;
     checkpoint_is_right(&ran)?;
     did_all(&profile::only(&ran, RANKS as usize)?)?;
-    restart(place, &program)
+    restart(place, program)
 }
 
 /// The profile counts what `STEPS` steps do.
