@@ -80,7 +80,7 @@ if [ "${1:-build}" = test ]; then
     need /usr/lib/R/site-library/Rmpi r-cran-rmpi
     need ip iproute2
     need valgrind valgrind # make bench
-    ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || want="$want libclang-dev"
+    ls /usr/lib/llvm-*/lib/libclang.so >/dev/null 2>&1 || want="$want libclang-dev"
 fi
 install_packages
 [ -n "$has_rust" ] || install_rust
