@@ -71,7 +71,7 @@ impl Directory {
 
     /// What the coordinator that was elected here says.
     pub(crate) fn status(&self) -> Option<Value> {
-        let (address, key) = election::find(&self.0).ok()?;
+        let (address, key) = election::find(&self.0).ok()?.into_iter().next()?;
         status(&address, key.as_ref())
     }
 

@@ -4,7 +4,7 @@ use crate::{Outcome, output};
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_coord::address::Choice;
@@ -62,13 +62,21 @@ fn ask(choice: &Choice, key: Option<&Key>) -> Result<String, String> {
     match choice {
         Choice::Off => Err("coordination is off".into()),
         Choice::Service(address) => query_status(address, key, TIMEOUT),
-        Choice::Elect(directory) => {
-            let found = find(&directory.clone().unwrap_or_else(default_directory));
-            let (address, published) = found
-                .map_err(|error| format!("{error}; jobs under `weir run` elect one with their first I/O"))?;
-            query_status(&address, published.as_ref().or(key), TIMEOUT)
+        Choice::Elect(directory) => ask_elected(&directory.clone().unwrap_or_else(default_directory), key),
+    }
+}
+
+fn ask_elected(directory: &Path, key: Option<&Key>) -> Result<String, String> {
+    let mut outcome = Err(String::new());
+    for (address, published) in find(directory)
+        .map_err(|error| format!("{error}; jobs under `weir run` elect one with their first I/O"))?
+    {
+        outcome = query_status(&address, published.as_ref().or(key), TIMEOUT);
+        if outcome.is_ok() {
+            break;
         }
     }
+    outcome
 }
 
 fn shown(answer: &str, as_json: bool) -> Result<String, String> {

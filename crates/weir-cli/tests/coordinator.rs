@@ -2,11 +2,17 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_coord::Waker;
 use weir_coord::client::{Client, Identity, Word};
+use weir_coord::election::{Member, Way};
+use weir_coord::server::Settings;
 
 struct Directory(PathBuf);
 
@@ -70,16 +76,69 @@ impl Drop for Service {
     }
 }
 
-fn join(address: &str) -> Client {
-    let identity = Identity {
+/// A directory that a member coordinates, for other nodes as well, in a thread until dropped.
+struct Elected {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Elected {
+    fn start(directory: &Path) -> Elected {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, directory) = (stop.clone(), directory.to_path_buf());
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let network_host = Some("127.0.0.1".into());
+            let way = Way::Elect { directory, network_host, settings: Settings::default() };
+            let mut member = Member::new(way, identity(), Waker::new().unwrap()).unwrap();
+            while !stopped.load(SeqCst) {
+                member.step(Duration::from_millis(10), &mut |word| {
+                    if let Word::Joined { .. } = word {
+                        let _ = tell.send(());
+                    }
+                });
+            }
+            member.leave();
+        });
+        told.recv().expect("it joins itself");
+        Elected { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Elected {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// On a file system that nodes share, all see the socket, and it leads nowhere on all but one.
+#[test]
+fn a_status_is_had_on_other_nodes() {
+    let (here, elsewhere) = (Directory::new("here"), Directory::new("elsewhere"));
+    let _elected = Elected::start(&here.0);
+    std::fs::copy(here.0.join("coordinator.at"), elsewhere.0.join("coordinator.at")).unwrap();
+    drop(UnixListener::bind(elsewhere.0.join("coordinator.sock")).unwrap());
+    for directory in [&here, &elsewhere] {
+        let status = weir(&["status", &format!("elect:{}", directory.0.display())]);
+        let text = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(status.status.success() && text.contains("lammps"), "{text}{}", stderr(&status));
+    }
+}
+
+fn identity() -> Identity {
+    Identity {
         job: "4711".into(),
         application: "lammps".into(),
         host: "node7".into(),
         ranks: 2,
         nodes: 1,
         ..Identity::default()
-    };
-    let mut client = Client::new(identity, None, Waker::new().unwrap()).unwrap();
+    }
+}
+
+fn join(address: &str) -> Client {
+    let mut client = Client::new(identity(), None, Waker::new().unwrap()).unwrap();
     client.connect(&address.parse().unwrap()).unwrap();
     client.begin(1, None);
     let mut granted = false;

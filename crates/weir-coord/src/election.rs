@@ -281,16 +281,21 @@ impl Drop for Office {
     }
 }
 
-/// Where the coordinator of a directory is reached: on this node, else as published for others.
-pub fn find(directory: &Path) -> Result<(Address, Option<Key>), String> {
+/// Where the coordinator of a directory may be reached: on this node, and as published for others. In a directory that
+/// nodes share, all see the socket, which leads nowhere on all nodes but the coordinator's.
+pub fn find(directory: &Path) -> Result<Vec<(Address, Option<Key>)>, String> {
     let socket = socket_path(directory);
+    let mut places = Vec::new();
     if fs::symlink_metadata(&socket).is_ok() {
-        return Ok((Address::Unix(socket), None));
+        places.push((Address::Unix(socket), None));
     }
-    match published(directory) {
-        Ok((address, key)) => Ok((address, Some(key))),
-        Err(_) => Err(format!("no coordinator in {}", directory.display())),
+    if let Ok((address, key)) = published(directory) {
+        places.push((address, Some(key)));
     }
+    if places.is_empty() {
+        return Err(format!("no coordinator in {}", directory.display()));
+    }
+    Ok(places)
 }
 
 fn published(directory: &Path) -> Result<(Address, Key), String> {
