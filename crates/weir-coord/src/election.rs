@@ -66,6 +66,7 @@ pub struct Member {
 /// dropped in this order: the socket is gone before the lock is.
 pub struct Office {
     pub server: Server,
+    /// The directory, if it is published there how other nodes reach it.
     published: Option<PathBuf>,
     lock: Lock,
 }
@@ -77,7 +78,7 @@ const FIRST_BACKOFF_NS: u64 = 1_000_000;
 /// A takeover waits for this at most.
 const ELECTION_BACKOFF_NS: u64 = 50_000_000;
 const SERVICE_BACKOFF_NS: u64 = 1_000_000_000;
-/// How often the holder looks whether the lock is still where everybody looks for it.
+/// How often the holder looks whether lock and socket are still where everybody looks for them.
 const CHECK_NS: u64 = 250_000_000;
 
 impl Member {
@@ -199,7 +200,7 @@ impl Member {
         }
     }
 
-    /// Resigns if the directory was taken away or replaced: the others meet elsewhere now.
+    /// Resigns if the directory, or the socket in it, was taken away or replaced: the others meet elsewhere now.
     fn check_office(&mut self) {
         let now = now_ns();
         if let (Some(office), Way::Elect { directory, .. }) = (&self.office, &self.way)
@@ -241,7 +242,9 @@ impl Office {
 
     /// Whether those who look into the directory find this one there. If not, it should be dropped.
     pub fn is_in(&self, directory: &Path) -> bool {
-        self.lock.is_where(&lock_path(directory))
+        let is_published = || publication_path(directory).exists();
+        let is_found = self.server.is_in_place() && (self.published.is_none() || is_published());
+        is_found && self.lock.is_where(&lock_path(directory))
     }
 
     fn open(
@@ -266,7 +269,7 @@ impl Office {
             let path = publication_path(directory);
             auth::write_private(&path, &format!("tcp://{host}:{port}\n{key}\n"))
                 .map_err(|error| format!("{}: {error}", path.display()))?;
-            published = Some(path);
+            published = Some(directory.to_path_buf());
         }
         server.listen(&Address::Unix(socket_path(directory)), true)?;
         Ok(Office { server, published, lock })
@@ -275,8 +278,11 @@ impl Office {
 
 impl Drop for Office {
     fn drop(&mut self) {
-        if let Some(path) = &self.published {
-            let _ = fs::remove_file(path);
+        // In a directory that was made anew it is a successor's.
+        if let Some(directory) = &self.published
+            && self.lock.is_where(&lock_path(directory))
+        {
+            let _ = fs::remove_file(publication_path(directory));
         }
     }
 }

@@ -202,6 +202,16 @@ impl Listener {
         }
     }
 
+    /// Whether those who look for it find this one.
+    pub(crate) fn is_in_place(&self) -> bool {
+        match self {
+            Listener::Unix { path, inode, .. } => {
+                fs::symlink_metadata(path).is_ok_and(|about| about.ino() == *inode)
+            }
+            Listener::Tcp(_) => true,
+        }
+    }
+
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         match self {
             Listener::Unix { socket, .. } => {
@@ -225,8 +235,8 @@ impl AsRawFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix { path, inode, .. } = self
-            && fs::symlink_metadata(&path).is_ok_and(|about| about.ino() == *inode)
+        if self.is_in_place()
+            && let Listener::Unix { path, .. } = self
         {
             let _ = fs::remove_file(path);
         }
