@@ -79,6 +79,12 @@ fn ask_elected(directory: &Path, key: Option<&Key>) -> Result<String, String> {
     outcome
 }
 
+/// How whoever coordinates in the directory calls itself, if it says so.
+pub(crate) fn coordinator(directory: &Path) -> Option<String> {
+    let status: Value = serde_json::from_str(&ask_elected(directory, None).ok()?).ok()?;
+    status["coordinator"].as_str().map(printable)
+}
+
 fn shown(answer: &str, as_json: bool) -> Result<String, String> {
     if as_json {
         // Whose strings have theirs spelt out by themselves.

@@ -234,10 +234,16 @@ impl Office {
         network_host: Option<&str>,
         settings: &Settings,
     ) -> Result<Option<Office>, String> {
-        match Lock::try_take(directory)? {
-            Some(lock) => Office::open(lock, directory, network_host, settings).map(Some),
-            None => Ok(None),
-        }
+        let lock = Lock::take(directory, Patience::None)?;
+        lock.map(|lock| Office::open(lock, directory, network_host, settings)).transpose()
+    }
+
+    /// As [`Office::take`] for this node alone, but waits while somebody else coordinates: `None` after a signal that
+    /// interrupts it. Who waits so comes before jobs that have lost their coordinator: the kernel wakes it when the place
+    /// is free, and they look again after a moment.
+    pub fn wait_for(directory: &Path, settings: &Settings) -> Result<Option<Office>, String> {
+        let lock = Lock::take(directory, Patience::UntilSignal)?;
+        lock.map(|lock| Office::open(lock, directory, None, settings)).transpose()
     }
 
     /// Whether those who look into the directory find this one there. If not, it should be dropped.
@@ -347,9 +353,16 @@ struct Lock {
     id: FileId,
 }
 
+/// For whom else holds a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    UntilSignal,
+}
+
 impl Lock {
     /// `None`: somebody else holds it.
-    fn try_take(directory: &Path) -> Result<Option<Lock>, String> {
+    fn take(directory: &Path, patience: Patience) -> Result<Option<Lock>, String> {
         auth::private_directory(directory)?;
         let path = lock_path(directory);
         let failed = |error: io::Error| format!("{}: {error}", path.display());
@@ -368,7 +381,7 @@ impl Lock {
             std::mem::forget(file);
             return Ok(None);
         }
-        if !set_record_lock(&file).map_err(failed)? {
+        if !lock_record(&file, patience).map_err(failed)? {
             return Ok(None);
         }
         held.push(id);
@@ -397,6 +410,11 @@ impl Drop for Lock {
 /// Takes a lock on the whole file, which belongs to this process and to none that it forks. False if another
 /// process has it.
 pub(crate) fn set_record_lock(file: &File) -> io::Result<bool> {
+    lock_record(file, Patience::None)
+}
+
+fn lock_record(file: &File, patience: Patience) -> io::Result<bool> {
+    let command = if patience == Patience::None { libc::F_SETLK } else { libc::F_SETLKW };
     let lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -405,12 +423,12 @@ pub(crate) fn set_record_lock(file: &File) -> io::Result<bool> {
         l_pid: 0,
     };
     // SAFETY: the descriptor is open and the description outlives the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) } == 0 {
+    if unsafe { libc::fcntl(file.as_raw_fd(), command, &lock) } == 0 {
         return Ok(true);
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EAGAIN) => Ok(false),
+        Some(libc::EACCES | libc::EAGAIN | libc::EINTR) => Ok(false),
         _ => Err(error),
     }
 }
