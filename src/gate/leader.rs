@@ -260,12 +260,23 @@ impl Leader {
                 if !self.gate.is_open {
                     self.page.set_credit(CLOSED);
                 }
+                let habits = self.habits();
                 self.member.client().end(ended.bytes, ended.io_ns, ended.waited_ns);
+                self.member.client().set_habits(habits);
             }
             Change::None => {}
         }
         if self.watch.phase().is_some() {
             self.member.client().moved(self.watch.progress(sum));
+        }
+    }
+
+    /// What the phases so far have shown.
+    fn habits(&self) -> Habits {
+        Habits {
+            phases: self.watch.phases(),
+            w_iter_ns: self.watch.w_iter_ns(),
+            mean_phase_bytes: self.watch.mean_phase_bytes(),
         }
     }
 
@@ -275,15 +286,9 @@ impl Leader {
         self.tell(change, &Sum::default());
         if self.page.is_home.load(Acquire) == 1
             && let Some((history, key)) = history()
+            && let Err(reason) = history.learn(&key, self.habits())
         {
-            let habits = Habits {
-                phases: self.watch.phases(),
-                w_iter_ns: self.watch.w_iter_ns(),
-                mean_phase_bytes: self.watch.mean_phase_bytes(),
-            };
-            if let Err(reason) = history.learn(&key, habits) {
-                config::say_verbose(|| reason);
-            }
+            config::say_verbose(|| reason);
         }
         drop(self.ears);
         self.member.leave();

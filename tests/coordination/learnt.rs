@@ -11,6 +11,7 @@ pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("learnt::history", history).only(SYSTEM),
         scenario("learnt::own_time", own_time).only(SYSTEM),
+        scenario("learnt::by_the_next", by_the_next).only(SYSTEM),
     ]
 }
 
@@ -52,6 +53,27 @@ fn history(place: &Place) -> Verdict {
     ensure(first_s < 0.1, || format!("of the first run {first_s} s is known"))?;
     // It computes for 0.3 s between phases of some 0.1 s.
     ensure((0.3..20.0).contains(&second_s), || format!("of the second run {second_s} s is known"))
+}
+
+/// A service that comes back hears from the job what the one before had learnt of it.
+fn by_the_next(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let (service, address, text) = service(&directory)?;
+    let shape = Shape { phases: 12, pause_ms: 15, compute_ms: 300, ..USUAL };
+    let job = Turns::new(place, "job", &text, shape)?;
+    let live = job.start()?;
+    until("the job has had some phases", SOON, || {
+        told(&address, &job).filter(|told| told["phases"].as_u64() >= Some(3))
+    })?;
+    service.end(libc::SIGKILL)?;
+    let (_service, address, _) = self::service(&directory)?;
+    let known_s = until("the new service knows the job", SOON, || {
+        told(&address, &job).filter(|told| told["phases"] == 0)?["characteristic_time_s"].as_f64()
+    })?;
+    job.ended_well(&live.end()?)?;
+    println!("{}: characteristic time {known_s:.3} s when it joined again", place.name);
+    // It computes for 0.3 s between phases that last as long: the service itself cannot have seen more than the former.
+    ensure(known_s > 0.3, || format!("only {known_s} s is known"))
 }
 
 /// What a job waits for others is no part of its characteristic time: it is shorter than the time from phase to phase.

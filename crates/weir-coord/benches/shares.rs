@@ -59,8 +59,8 @@ fn main() {
         case(PolicyKind::Set10, &[0, 2], 256 << 10, 200e6),
         case(PolicyKind::Set10, &[0, 1, 2], 256 << 10, 200e6),
         case(PolicyKind::Set10, &[0, 1], 256 << 20, 50e9),
+        // Whose phases show what its characteristic time is: by `set10` it would not stay in the set it is said to be in.
         brief(case(PolicyKind::Fair, &[0; 2], 1 << 20, 200e6)),
-        brief(case(PolicyKind::Set10, &[0, 1], 1 << 20, 200e6)),
     ] {
         measure(&address, &case);
     }

@@ -7,11 +7,13 @@
 use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
 use crate::errands::Errands;
+use crate::history::Habits;
 use crate::socket::{Channel, Input, Interest, Poller, Ready, Stream, Waker, now_ns};
 use crate::text::printable;
 use crate::wire::{FileInfo, Message, Progress, Reader};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
+use weir_engine::engine::mean_with_usual;
 
 /// Who the job is; the same for all nodes but for `host`, `pid` and `ranks`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct Identity {
     pub pid: u32,
     pub ranks: u32,
     pub nodes: u32,
-    /// From earlier runs.
+    /// From earlier runs; see [`Client::set_habits`].
     pub w_iter_ns: Option<u64>,
     pub mean_phase_bytes: Option<u64>,
 }
@@ -105,6 +107,8 @@ enum Link {
 
 pub struct Client {
     identity: Identity,
+    /// Of earlier runs: `w_iter_ns` and `mean_phase_bytes`.
+    usual: (Option<u64>, Option<u64>),
     key: Option<Key>,
     link: Link,
     poller: Poller,
@@ -138,6 +142,7 @@ impl Client {
         let poller = Poller::new()?;
         poller.add(&waker, WAKER, Interest::READ)?;
         Ok(Client {
+            usual: (identity.w_iter_ns, identity.mean_phase_bytes),
             identity,
             key,
             link: Link::Down,
@@ -190,6 +195,16 @@ impl Client {
     /// For connections from now on.
     pub fn set_key(&mut self, key: Option<Key>) {
         self.key = key;
+    }
+
+    /// What the job has shown of itself so far in this run: the next coordinator hears of it when the job joins.
+    pub fn set_habits(&mut self, own: Habits) {
+        let mean = |usual: Option<u64>, shown: u64| {
+            usual.map_or(shown, |usual| mean_with_usual(usual as f64, shown as f64, own.phases) as u64)
+        };
+        let (usual_ns, usual_bytes) = self.usual;
+        self.identity.w_iter_ns = own.w_iter_ns.map(|shown_ns| mean(usual_ns, shown_ns)).or(usual_ns);
+        self.identity.mean_phase_bytes = Some(mean(usual_bytes, own.mean_phase_bytes));
     }
 
     /// Why there is no coordinator, for [`Word::Open`].

@@ -276,7 +276,8 @@ impl Coordinator {
         let id = match self.by_name.get(&job) {
             Some(&id) => id,
             None => {
-                let info = JobInfo { w_iter_ns, cap: None, nodes: u64::from(nodes) };
+                let nodes = u64::from(nodes);
+                let info = JobInfo { usual_w_iter_ns: w_iter_ns, nodes, ..JobInfo::default() };
                 self.new_job(now_ns, job, application, info, mean_phase_bytes)?
             }
         };

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::Key;
-use weir_coord::client::{Client, Word};
+use weir_coord::client::{Client, Identity, Word};
 use weir_coord::election::{Member, Way};
+use weir_coord::history::Habits;
 use weir_coord::query::query_status;
 use weir_coord::server::{Server, Settings};
 use weir_coord::tokens::UNLIMITED;
@@ -416,6 +417,37 @@ fn the_gate_opens_when_a_server_stops_and_closes_when_there_is_one_again() {
     job.client.connect(&server.address).unwrap();
     job.until("welcome", |word| matches!(word, Word::Joined { .. }));
     job.granted(3);
+}
+
+/// A coordinator that takes over knows of a job what the one before had learnt, and what earlier runs showed counts
+/// beside it.
+#[test]
+fn what_was_learnt_outlives_a_server() {
+    let directory = Directory::new();
+    let known_s = |history_ns: Option<u64>| {
+        let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+        let identity = Identity { w_iter_ns: history_ns, ..identity("job") };
+        let client = Client::new(identity, None, Waker::new().unwrap()).unwrap();
+        let mut job = Job { client, heard: Vec::new() };
+        let mut join = |job: &mut Job, address: &Address| {
+            job.client.connect(address).unwrap();
+            job.until("welcome", |word| matches!(word, Word::Joined { .. }));
+        };
+        join(&mut job, &server.address);
+        job.client.set_habits(Habits { phases: 1, w_iter_ns: None, mean_phase_bytes: 1 });
+        job.client.set_habits(Habits { phases: 8, w_iter_ns: Some(1_000 << 30), mean_phase_bytes: 1 });
+        drop(server);
+        job.until("the loss", |word| matches!(word, Word::Lost { .. }));
+        let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
+        join(&mut job, &server.address);
+        let status = query_status(&server.address, None, Duration::from_secs(5)).unwrap();
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        status["jobs"][0]["characteristic_time_s"].as_f64().unwrap()
+    };
+    let shown_s = (1_000u64 << 30) as f64 * 1e-9;
+    assert_eq!(known_s(None), shown_s);
+    // Eight phases against what counts as two.
+    assert!((known_s(Some(0)) - shown_s * 0.8).abs() < 1e-6);
 }
 
 /// Again and again somebody welcomes the job and then says nothing.

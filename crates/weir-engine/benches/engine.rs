@@ -102,7 +102,8 @@ fn of_engine(policy: Box<dyn Policy>, jobs: u32) -> Cost {
     let mut engine = Engine::new(policy);
     for job in 0..jobs {
         let w_iter_ns = Some(10u64.pow(9 + job % 4));
-        let info = JobInfo { w_iter_ns, cap: Some(if job % 2 == 0 { 1.0 } else { 0.5 }), nodes: 1 };
+        let cap = Some(if job % 2 == 0 { 1.0 } else { 0.5 });
+        let info = JobInfo { w_iter_ns, cap, ..JobInfo::default() };
         engine.step(0, Event::JobJoined { job: JobId(job), info }, &mut actions);
     }
     nanoseconds_per_event(jobs, |now_ns, event| engine.step(now_ns, event, &mut actions))

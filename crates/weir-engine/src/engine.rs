@@ -22,7 +22,7 @@
 use crate::records::{Phase, Records, Seat, Whereabouts};
 use crate::sharing::Policy;
 
-pub use crate::records::{History, Job};
+pub use crate::records::{History, Job, mean_with_usual};
 
 /// A job's number: small, chosen by the host, free again once the job has left (as a file descriptor is).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,8 +51,10 @@ pub(crate) fn elapsed_ns(since_ns: u64, now_ns: u64) -> f64 {
 /// What is known of a job when it joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobInfo {
-    /// The characteristic time `w_iter`; `None` lets the policy learn it.
+    /// The characteristic time `w_iter`, exactly; `None` lets the policy learn it.
     pub w_iter_ns: Option<u64>,
+    /// What `w_iter` was in earlier runs: counts until the job's own phases outweigh it.
+    pub usual_w_iter_ns: Option<u64>,
     /// The part of the storage's bandwidth that the job can use alone: `B_i / B`. `None`: not known.
     pub cap: Option<f64>,
     /// The nodes it runs on: `β_i`.
@@ -61,7 +63,7 @@ pub struct JobInfo {
 
 impl Default for JobInfo {
     fn default() -> Self {
-        JobInfo { w_iter_ns: None, cap: None, nodes: 1 }
+        JobInfo { w_iter_ns: None, usual_w_iter_ns: None, cap: None, nodes: 1 }
     }
 }
 

@@ -43,7 +43,18 @@ pub struct History {
 #[derive(Clone, Copy, Debug)]
 struct Told {
     w_iter_ns: Option<u64>,
+    usual_w_iter_ns: Option<u64>,
     nodes: u64,
+}
+
+/// What a job usually does counts like this many of its phases: a first phase that comes early must not undo it, and a job
+/// that has another period today is known after some.
+const USUAL_PHASES: f64 = 2.0;
+
+/// The mean of what is usual for a job and of what this many phases of its own have shown.
+pub fn mean_with_usual(usual: f64, own: f64, phases: u64) -> f64 {
+    let phases = phases as f64;
+    (USUAL_PHASES * usual + phases * own) / (USUAL_PHASES + phases)
 }
 
 /// A phase under way.
@@ -180,16 +191,19 @@ impl Job<'_> {
     }
 
     /// `w_iter`: as given, or learnt: what the job has computed so far, and the I/O of its past
-    /// phases as if alone, over the number of phases (eq. 2). Time spent waiting is not its own.
+    /// phases as if alone, over the number of phases (eq. 2). Time spent waiting is not its own. What is usual for
+    /// the job counts beside what is learnt, as the paper has no history.
     pub fn w_iter_ns(&self) -> f64 {
-        if let Some(given_ns) = self.told[self.id.index()].w_iter_ns {
+        let told = &self.told[self.id.index()];
+        if let Some(given_ns) = told.w_iter_ns {
             return given_ns as f64;
         }
         let history = self.history();
         let past_phases = history.past_phases();
         let computed_phases = past_phases + u64::from(self.phase_began_ns().is_some());
         let compute_ns = self.compute_ns() as f64 / computed_phases.max(1) as f64;
-        compute_ns + history.past_io_ns / past_phases.max(1) as f64
+        let own_ns = compute_ns + history.past_io_ns / past_phases.max(1) as f64;
+        told.usual_w_iter_ns.map_or(own_ns, |usual_ns| mean_with_usual(usual_ns as f64, own_ns, past_phases))
     }
 }
 
@@ -312,7 +326,8 @@ impl Records {
     /// The job must be absent.
     pub(crate) fn join(&mut self, job: JobId, info: JobInfo, now_ns: u64) {
         let history = History::new(info, now_ns);
-        let told = Told { w_iter_ns: info.w_iter_ns, nodes: info.nodes };
+        let JobInfo { w_iter_ns, usual_w_iter_ns, nodes, .. } = info;
+        let told = Told { w_iter_ns, usual_w_iter_ns, nodes };
         if self.seats.len() <= job.index() {
             self.seats.resize(job.index() + 1, ABSENT);
             self.histories.resize(job.index() + 1, history);
@@ -392,6 +407,29 @@ mod tests {
         assert_eq!(known(&records), (2, 6.0, 18), "one that was cut short");
         records.enter_ended();
         assert_eq!(known(&records), (2, 6.0, 18));
+    }
+
+    /// A job that usually has a phase every 1,000 ns has one every 100 today.
+    #[test]
+    fn what_is_usual_counts_until_own_phases_outweigh_it() {
+        let mut records = Records::default();
+        let w_iter_ns = |records: &Records| records.get(JOB).expect("joined").w_iter_ns();
+        let run = |info: JobInfo| {
+            let mut records = Records::default();
+            records.join(JOB, info, 0);
+            (0..20).for_each(|number| phase(&mut records, 100 * (number + 1), 100 * (number + 1), 1, true));
+            w_iter_ns(&records)
+        };
+        let usual = JobInfo { usual_w_iter_ns: Some(1000), ..JobInfo::default() };
+        records.join(JOB, usual, 0);
+        assert_eq!(w_iter_ns(&records), 1000.0);
+        let seat = records.begin_phase(JOB, Phase::new(1, None, 1));
+        assert_eq!(w_iter_ns(&records), 1000.0, "a first phase at once says nothing");
+        records.end_phase(seat, 1, true);
+        assert!(w_iter_ns(&records) > 500.0, "nor when it is over");
+        assert!((100.0..200.0).contains(&run(usual)), "{}", run(usual));
+        assert_eq!(run(JobInfo::default()), 100.0);
+        assert_eq!(run(JobInfo { w_iter_ns: Some(1000), ..usual }), 1000.0, "what is given exactly stays");
     }
 
     #[test]

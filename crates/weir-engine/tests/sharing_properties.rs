@@ -66,7 +66,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let job = (0u32..6).prop_map(JobId);
     let cap = prop_oneof![Just(None), Just(Some(1.0)), (0.01f64..1.0).prop_map(Some)];
     let info = (prop::option::of(1u64..2_000_000_000_000), cap, 1u64..100)
-        .prop_map(|(w_iter_ns, cap, nodes)| JobInfo { w_iter_ns, cap, nodes });
+        .prop_map(|(w_iter_ns, cap, nodes)| JobInfo { w_iter_ns, cap, nodes, ..JobInfo::default() });
     prop_oneof![
         2 => (job.clone(), info).prop_map(|(job, info)| Event::JobJoined { job, info }),
         4 => (job.clone(), prop::option::of(any::<u64>()))
@@ -207,7 +207,7 @@ fn any_job() -> impl Strategy<Value = sim::Job> {
     let phases = prop::collection::vec(phase, 0..12);
     (phases, 0.05f64..=1.0, any::<bool>(), 0u64..50 * SECOND_NS).prop_map(
         |(phases, cap, told, release_ns)| {
-            let info = JobInfo { w_iter_ns: None, cap: told.then_some(cap), nodes: 1 };
+            let info = JobInfo { cap: told.then_some(cap), ..JobInfo::default() };
             sim::Job { info, cap, release_ns, program: Program::Listed(phases) }
         },
     )
@@ -218,7 +218,7 @@ fn any_job() -> impl Strategy<Value = sim::Job> {
 #[test]
 fn nobody_starves() {
     let small = sim::Job {
-        info: JobInfo { w_iter_ns: Some(SECOND_NS), cap: Some(1.0), nodes: 1 },
+        info: JobInfo { w_iter_ns: Some(SECOND_NS), cap: Some(1.0), ..JobInfo::default() },
         cap: 1.0,
         release_ns: 0,
         program: Program::Iterations {
@@ -230,7 +230,7 @@ fn nobody_starves() {
         },
     };
     let large = sim::Job {
-        info: JobInfo { w_iter_ns: Some(1000 * SECOND_NS), cap: Some(1.0), nodes: 1 },
+        info: JobInfo { w_iter_ns: Some(1000 * SECOND_NS), cap: Some(1.0), ..JobInfo::default() },
         program: Program::Listed(vec![
             Phase::Io { volume_ns: 10 * SECOND_NS },
             Phase::Compute { length_ns: SECOND_NS },

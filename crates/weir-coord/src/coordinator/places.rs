@@ -63,7 +63,7 @@ impl Coordinator {
         let w_iter_ns = self.engine.job(id).map(|known| known.w_iter_ns());
         Demand {
             w_iter_ns: w_iter_ns
-                .filter(|w_iter_ns| (seen || job.info.w_iter_ns.is_some()) && *w_iter_ns > 0.0),
+                .filter(|w_iter_ns| (seen || job.info.usual_w_iter_ns.is_some()) && *w_iter_ns > 0.0),
             phase_bytes: if seen { Some(job.moved_bytes / job.phases) } else { job.mean_phase_bytes },
         }
     }

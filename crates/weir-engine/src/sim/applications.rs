@@ -19,6 +19,7 @@ pub fn as_jobs(applications: &[Application], bandwidth: f64, compute_s: &[Vec<f6
                 w_iter_ns: Some(to_ns(application.alone_s())),
                 cap: Some(cap),
                 nodes: (application.nodes as u64).max(1),
+                ..JobInfo::default()
             },
             cap,
             release_ns: 0,

@@ -146,7 +146,7 @@ pub fn iosets(mix: &Mix, seed: u64) -> Vec<Job> {
             info: JobInfo {
                 w_iter_ns: mix.w_iter_known.then_some((w_iter_ns * 10f64.powf(error)) as u64),
                 cap: mix.caps_known.then_some(cap),
-                nodes: 1,
+                ..JobInfo::default()
             },
             cap,
             release_ns: 0,

@@ -67,7 +67,7 @@ impl JobReader<'_> {
             Some(phases) => self.listed(phases, cap)?,
             None => self.iterations(cap, noise, seed)?,
         };
-        let info = JobInfo { w_iter_ns, cap: Some(cap), nodes };
+        let info = JobInfo { w_iter_ns, cap: Some(cap), nodes, ..JobInfo::default() };
         Ok(Job { info, cap, release_ns, program })
     }
 
