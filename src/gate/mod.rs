@@ -25,7 +25,7 @@ use crate::profile;
 use crate::shim::caller::{Caller, Thread};
 use crate::shim::shield::shield;
 use crate::{clock, lifecycle};
-use page::{Attached, OPEN, SILENT_NS};
+use page::{AHEAD, Attached, OPEN, SILENT_NS};
 use reads::{Read, Reads};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -154,9 +154,13 @@ pub(crate) fn admit(thread: &Thread, block: &Block, bytes: u64) -> Pass {
     let Some(attached) = attached() else { return Pass::FREE };
     let bytes = bytes.min(MOST_BYTES);
     attached.slot.in_flight.fetch_add(1, AcqRel);
-    if !attached.page.spend(bytes) {
-        attached.slot.in_flight.fetch_sub(1, AcqRel);
-        wait(attached, bytes);
+    match attached.page.spend(bytes) {
+        Some(AHEAD) => begin_ahead(&attached),
+        Some(_) => {}
+        None => {
+            attached.slot.in_flight.fetch_sub(1, AcqRel);
+            wait(attached, bytes);
+        }
     }
     Pass { request: Some((attached, bytes)), read: None }
 }
@@ -226,6 +230,20 @@ fn join() -> Option<&'static Presence> {
     }
 }
 
+/// The first request of a phase that was granted before it began: the leader is told, and nobody waits for it.
+#[cold]
+fn begin_ahead(attached: &Attached) {
+    attached.page.phase_began_ahead();
+    shield((), || _ = presence().map(call_leader));
+}
+
+/// Wakes the leader; if it is gone this process takes its place.
+fn call_leader(presence: &'static Presence) {
+    if !presence.attached.page.bell.ring() {
+        leader::start(presence);
+    }
+}
+
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq)]
 enum Outcome {
@@ -277,7 +295,7 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
     let page = attached.page;
     let look = || {
         let news = page.news();
-        if page.spend(bytes) { None } else { Some(news) }
+        if page.spend(bytes).is_some() { None } else { Some(news) }
     };
     let expected_ns = || page.expected_ns.load(Acquire);
     wait_for(attached, start_ns, expected_ns, look, |news, limit| page.sleep(news, limit))
@@ -295,9 +313,7 @@ fn wait_for(
     let page = attached.page;
     let patience_ns = config::get(|c| c.max_wait_ns);
     let Some(presence) = presence() else { return Outcome::Alone };
-    if !page.bell.ring() {
-        leader::start(presence);
-    }
+    call_leader(presence);
     loop {
         let Some(seen) = look() else { return Outcome::Turn };
         let now = now_ns();
