@@ -262,7 +262,7 @@ fn wait(attached: Attached, bytes: u64) {
     slot.is_here();
     slot.waiting_bytes.fetch_add(bytes, AcqRel);
     slot.waiting.fetch_add(1, AcqRel);
-    let outcome = shield(Outcome::Alone, || turn(&attached, bytes, start_ns));
+    let outcome = turn(&attached, bytes, start_ns);
     // Started before it stops waiting: between the two nobody may think that nothing is going on.
     slot.in_flight.fetch_add(1, AcqRel);
     slot.waiting.fetch_sub(1, AcqRel);
@@ -301,6 +301,13 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
     wait_for(attached, start_ns, expected_ns, look, |news, limit| page.sleep(news, limit))
 }
 
+/// What somebody who waits does next.
+enum Next {
+    GoOn(Outcome),
+    Yield,
+    Sleep(u32, Duration),
+}
+
 /// Asks the leader to look, and waits until `look` answers nothing, or for a reason to go on all the same. What it answers is
 /// for `sleep`, which ends when that has changed. The limit is beyond the time that others should need.
 fn wait_for(
@@ -310,39 +317,47 @@ fn wait_for(
     look: impl Fn() -> Option<u32>,
     sleep: impl Fn(u32, Duration),
 ) -> Outcome {
-    let page = attached.page;
-    let patience_ns = config::get(|c| c.max_wait_ns);
-    let Some(presence) = presence() else { return Outcome::Alone };
-    call_leader(presence);
+    shield((), || _ = presence().map(call_leader));
     loop {
-        let Some(seen) = look() else { return Outcome::Turn };
-        let now = now_ns();
-        let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(expected_ns());
-        let silent_ns = page.silent_ns(now);
-        if now >= limit_ns {
-            return Outcome::Limit;
-        }
-        if !lifecycle::armed() {
-            return Outcome::Alone;
-        }
-        if silent_ns > SILENT_NS {
-            if !attached.is_at(&presence.place) {
-                // Somebody took the page away (the system may, at a logout): the next request makes another.
-                PRESENCE.store(std::ptr::null_mut(), Release);
-                return Outcome::Alone;
-            }
-            leader::start(presence);
-        }
-        if silent_ns > SILENT_NS + ALONE_AFTER_NS {
-            return Outcome::Alone;
-        }
-        if now < start_ns + AWAKE_NS {
+        let next = || match look() {
+            None => Next::GoOn(Outcome::Turn),
+            Some(seen) => wait_on(attached, start_ns, expected_ns(), seen),
+        };
+        // In between, who waits is who called: a signal handler may do I/O of its own, or never come back here.
+        match shield(Next::GoOn(Outcome::Alone), next) {
+            Next::GoOn(outcome) => return outcome,
             // SAFETY: no arguments.
-            unsafe { libc::sched_yield() };
-            continue;
+            Next::Yield => _ = unsafe { libc::sched_yield() },
+            Next::Sleep(seen, limit) => sleep(seen, limit),
         }
-        sleep(seen, LOOK.min(Duration::from_nanos(limit_ns - now)));
     }
+}
+
+/// It has waited in vain so far.
+fn wait_on(attached: &Attached, start_ns: u64, expected_ns: u64, seen: u32) -> Next {
+    let now = now_ns();
+    let patience_ns = config::get(|c| c.max_wait_ns);
+    let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(expected_ns);
+    let silent_ns = attached.page.silent_ns(now);
+    if now >= limit_ns {
+        return Next::GoOn(Outcome::Limit);
+    }
+    let Some(presence) = presence().filter(|_| lifecycle::armed()) else { return Next::GoOn(Outcome::Alone) };
+    if silent_ns > SILENT_NS {
+        if !attached.is_at(&presence.place) {
+            // Somebody took the page away (the system may, at a logout): the next request makes another.
+            PRESENCE.store(std::ptr::null_mut(), Release);
+            return Next::GoOn(Outcome::Alone);
+        }
+        leader::start(presence);
+    }
+    if silent_ns > SILENT_NS + ALONE_AFTER_NS {
+        return Next::GoOn(Outcome::Alone);
+    }
+    if now < start_ns + AWAKE_NS {
+        return Next::Yield;
+    }
+    Next::Sleep(seen, LOOK.min(Duration::from_nanos(limit_ns - now)))
 }
 
 /// Adds to what the profile will say of the gate.
