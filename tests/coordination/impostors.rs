@@ -4,6 +4,7 @@ use crate::live::Directory;
 use crate::turns::{Shape, Turns, USUAL, gate};
 use crate::{Place, SYSTEM, Scenario, Verdict, ensure, scenario};
 use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,7 +30,9 @@ pub(super) fn list() -> Vec<Scenario> {
     let trial = |&(name, act, named): &(&str, Act, &'static str)| {
         scenario(format!("impostors::{name}"), move |place| runs_by_itself(place, act, named)).only(SYSTEM)
     };
-    IMPOSTORS.iter().map(trial).collect()
+    let mut trials: Vec<Scenario> = IMPOSTORS.iter().map(trial).collect();
+    trials.push(scenario("impostors::without_key", without_key).only(SYSTEM));
+    trials
 }
 
 fn welcome() -> Vec<u8> {
@@ -62,6 +65,31 @@ fn runs_by_itself(place: &Place, act: Act, named: &str) -> Verdict {
     });
     let text = format!("unix:{}", path.display());
     let job = Turns::new(place, "job", &text, Shape { phases: 4, ..USUAL })?;
+    is_not_held(place, &job, &callers, named)
+}
+
+/// On the port of a service that is down somebody orders the job to wait, for ever, and proves nothing.
+fn without_key(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let key = directory.key("key")?.display().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let text = format!("tcp://{}", listener.local_addr()?);
+    let callers = Arc::new(AtomicUsize::new(0));
+    let count = callers.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            count.fetch_add(1, Relaxed);
+            let mut bytes = Vec::new();
+            (1..=10).for_each(|phase| Message::Hold { phase, expected_ns: u64::MAX }.encode(&mut bytes));
+            let _ = stream.write_all(&bytes);
+            std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    let job = Turns::new(place, "job", &text, Shape { phases: 4, ..USUAL })?.variable("WEIR_KEY", &key);
+    is_not_held(place, &job, &callers, "does not answer")
+}
+
+fn is_not_held(place: &Place, job: &Turns, callers: &AtomicUsize, named: &str) -> Verdict {
     let profile = job.says_one_line(named)?;
     ensure(callers.load(Relaxed) > 0, || "nobody called".into())?;
     let at_gate = &profile["coordination"];

@@ -71,7 +71,7 @@ impl Directory {
 
     /// What the coordinator that was elected here says.
     pub(crate) fn status(&self) -> Option<Value> {
-        let (address, key) = election::find(&self.0).ok()?;
+        let (address, key) = election::find(&self.0).ok()?.into_iter().next()?;
         status(&address, key.as_ref())
     }
 
@@ -258,14 +258,21 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn start(words: &[&str]) -> Verdict<Service> {
-        let mut command = Command::new(weir());
-        command.arg("coordinator").args(words).stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let (lines, _) = Lines::of(child.stderr.take().ok_or("no stderr")?);
-        let service = Service { child, lines };
-        let up = service.lines.first_since(Instant::now() - SOON, SOON, |line| line.contains("listen"));
-        ensure(up.is_some(), || format!("the service did not start: {}", service.lines.text()))?;
+        let service = Service::launch(Command::new(weir()).arg("coordinator").args(words))?;
+        service.says("listen")?;
         Ok(service)
+    }
+
+    pub(crate) fn launch(command: &mut Command) -> Verdict<Service> {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+        let (lines, _) = Lines::of(child.stderr.take().ok_or("no stderr")?);
+        Ok(Service { child, lines })
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn says(&self, wanted: &str) -> Verdict {
+        let said = self.lines.first_since(Instant::now() - SOON, SOON, |line| line.contains(wanted));
+        ensure(said.is_some(), || format!("the service does not say {wanted:?}: {}", self.lines.text()))
     }
 
     pub(crate) fn signal(&self, number: i32) {

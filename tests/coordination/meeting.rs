@@ -1,7 +1,9 @@
 //! Where jobs meet unless told otherwise, and what becomes of them when there is no room or somebody else was there
 //! first. In a mount namespace, so that they meet no other job of this machine.
 
+use crate::live::Service;
 use crate::peace::take_turns;
+use crate::run::weir;
 use crate::turns::{RANKS, Shape, Turns, USUAL, gate};
 use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, scenario};
 use std::ffi::OsString;
@@ -14,6 +16,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("meeting::memory_taken", memory_taken).only(SYSTEM),
         scenario("meeting::memory_full", memory_full).only(SYSTEM),
         scenario("meeting::both_taken", both_taken).only(SYSTEM),
+        scenario("meeting::service_comes_late", service_comes_late).only(SYSTEM),
     ]
 }
 
@@ -89,4 +92,24 @@ fn memory_full(place: &Place) -> Verdict {
 
 fn both_taken(place: &Place) -> Verdict {
     Seclusion::new(&[TAKE_PAGE, TAKE_MEET])?.runs_alone(place, "/tmp/weir-")
+}
+
+/// A service that was killed comes back while a job has its place: it waits, and gets it when that job ends. The other
+/// job goes on with the service.
+fn service_comes_late(place: &Place) -> Verdict {
+    let seclusion = Seclusion::new(&[])?;
+    let first = seclusion.job(place, "first", Shape { phases: 6, ..USUAL })?;
+    let second = seclusion.job(place, "second", Shape { phases: 12, ..USUAL })?;
+    let live = first.start()?;
+    live.said_first("IN")?;
+    let mounts = format!("--mount=/proc/{}/ns/mnt", seclusion.0.id());
+    let service = Service::launch(Command::new("nsenter").arg(mounts).arg(weir()).arg("coordinator"))?;
+    service.says("weir: job first")?;
+    let mut other = second.start()?;
+    first.ended_well(&live.end()?)?;
+    service.says("coordinating with policy")?;
+    let when = if other.has_ended() { "after" } else { "before" };
+    println!("{}: the service has its place {when} the second job ends", place.name);
+    second.ended_well(&other.end()?)?;
+    service.end(libc::SIGTERM)
 }

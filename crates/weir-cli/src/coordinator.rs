@@ -1,7 +1,7 @@
 //! `weir coordinator`: the coordinator as a service.
 
-use crate::{Outcome, output};
-use std::path::PathBuf;
+use crate::{Outcome, output, status};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -64,12 +64,45 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
 }
 
-fn watch_signals(waker: Waker) {
-    let _ = WAKER.set(waker);
+fn watch_signals() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let handler: extern "C" fn(libc::c_int) = on_signal;
         // SAFETY: the handler stores to an atomic and writes to a descriptor, both allowed in one.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}
+
+/// While it lives, no wait for a lock goes on for long: it is interrupted, and whoever waits can look around. A signal
+/// that ends the program might come just before the wait and not be seen by it.
+struct Ticks;
+
+impl Ticks {
+    const EVERY_US: libc::suseconds_t = 50_000;
+
+    fn start() -> Ticks {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let handler: extern "C" fn(libc::c_int) = nothing;
+        // SAFETY: all-zero is a valid action, whose waits do not go on by themselves; the handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as libc::sighandler_t;
+            libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+        }
+        Ticks::set(Ticks::EVERY_US);
+        Ticks
+    }
+
+    fn set(tv_usec: libc::suseconds_t) {
+        let every = libc::timeval { tv_sec: 0, tv_usec };
+        let timer = libc::itimerval { it_interval: every, it_value: every };
+        // SAFETY: the timer outlives the call.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Ticks {
+    fn drop(&mut self) {
+        Ticks::set(0);
     }
 }
 
@@ -92,7 +125,8 @@ enum Service {
 }
 
 impl Service {
-    fn open(config: &Config) -> Result<Service, String> {
+    /// `None`: told to stop before there was a place.
+    fn open(config: &Config) -> Result<Option<Service>, String> {
         let settings = Settings {
             policy: config.policy.unwrap_or(PolicyKind::Weir),
             order: config.order.unwrap_or(aggregators::DEFAULT),
@@ -103,12 +137,8 @@ impl Service {
         };
         if config.listen.is_empty() {
             let directory = default_directory();
-            return match Office::take(&directory, None, &settings)? {
-                Some(office) => Ok(Service::Elected(office, directory)),
-                None => {
-                    Err(format!("somebody coordinates in {} already; see weir status", directory.display()))
-                }
-            };
+            let office = take_place(&directory, &settings)?;
+            return Ok(office.map(|office| Service::Elected(office, directory)));
         }
         let mut server = Server::new(settings).map_err(|error| format!("cannot coordinate: {error}"))?;
         for address in &config.listen {
@@ -118,7 +148,7 @@ impl Service {
             })?;
             output::say(format_args!("listening on {bound}"));
         }
-        Ok(Service::Own(server))
+        Ok(Some(Service::Own(server)))
     }
 
     fn server(&mut self) -> &mut Server {
@@ -137,12 +167,43 @@ impl Service {
     }
 }
 
+/// The place of those whom jobs elect. A job may have it, if this service was killed while jobs ran, or another service:
+/// then it says so once, and waits.
+fn take_place(directory: &Path, settings: &Settings) -> Result<Option<Office>, String> {
+    if let Some(office) = Office::take(directory, None, settings)? {
+        return Ok(Some(office));
+    }
+    let holder = status::coordinator(directory).unwrap_or_else(|| "somebody".into());
+    output::say(format_args!(
+        "{holder} coordinates in {} already (see weir status); waiting for its place",
+        directory.display()
+    ));
+    let _ticks = Ticks::start();
+    while !STOP.load(SeqCst) {
+        if let Some(office) = Office::wait_for(directory, settings)? {
+            return Ok(Some(office));
+        }
+    }
+    Ok(None)
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut config = args.config()?;
     output::outlive_readers();
     raise_descriptor_limit();
-    let mut service = Service::open(&config)?;
-    watch_signals(service.server().waker());
+    watch_signals();
+    while !STOP.load(SeqCst)
+        && let Some(service) = Service::open(&config)?
+    {
+        serve(service, args, &mut config)?;
+    }
+    output::say("the coordinator stops");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Until told to stop, or until jobs that elect do not find it any more.
+fn serve(mut service: Service, args: &Args, config: &mut Config) -> Result<(), String> {
+    let _ = WAKER.set(service.server().waker());
     output::say(format_args!(
         "coordinating with policy {}, order {}, storages: {}",
         service.server().policy(),
@@ -152,14 +213,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     while !STOP.load(SeqCst) {
         service.server().step(Duration::from_secs(1)).map_err(|error| format!("cannot go on: {error}"))?;
         if !service.is_in_place() {
-            return Err("the directory was taken away; the jobs meet elsewhere now".into());
+            output::say("directory or socket were taken away: begins anew");
+            return Ok(());
         }
         if RELOAD.swap(false, SeqCst) {
-            reload(args, &mut config, service.server());
+            reload(args, config, service.server());
         }
     }
-    output::say("the coordinator stops");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// What files are placed on.

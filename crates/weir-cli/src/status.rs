@@ -4,13 +4,14 @@ use crate::{Outcome, output};
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_coord::address::Choice;
 use weir_coord::auth::Key;
 use weir_coord::election::{default_directory, find};
 use weir_coord::query::query_status;
+use weir_coord::text::printable;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -61,21 +62,47 @@ fn ask(choice: &Choice, key: Option<&Key>) -> Result<String, String> {
     match choice {
         Choice::Off => Err("coordination is off".into()),
         Choice::Service(address) => query_status(address, key, TIMEOUT),
-        Choice::Elect(directory) => {
-            let found = find(&directory.clone().unwrap_or_else(default_directory));
-            let (address, published) = found
-                .map_err(|error| format!("{error}; jobs under `weir run` elect one with their first I/O"))?;
-            query_status(&address, published.as_ref().or(key), TIMEOUT)
+        Choice::Elect(directory) => ask_elected(&directory.clone().unwrap_or_else(default_directory), key),
+    }
+}
+
+fn ask_elected(directory: &Path, key: Option<&Key>) -> Result<String, String> {
+    let mut outcome = Err(String::new());
+    for (address, published) in find(directory)
+        .map_err(|error| format!("{error}; jobs under `weir run` elect one with their first I/O"))?
+    {
+        outcome = query_status(&address, published.as_ref().or(key), TIMEOUT);
+        if outcome.is_ok() {
+            break;
         }
     }
+    outcome
+}
+
+/// How whoever coordinates in the directory calls itself, if it says so.
+pub(crate) fn coordinator(directory: &Path) -> Option<String> {
+    let status: Value = serde_json::from_str(&ask_elected(directory, None).ok()?).ok()?;
+    status["coordinator"].as_str().map(printable)
 }
 
 fn shown(answer: &str, as_json: bool) -> Result<String, String> {
     if as_json {
-        return Ok(format!("{answer}\n"));
+        // Whose strings have theirs spelt out by themselves.
+        return Ok(format!("{}\n", printable(answer)));
     }
-    let status: Value = serde_json::from_str(answer).map_err(|error| format!("no status: {error}"))?;
+    let mut status: Value = serde_json::from_str(answer).map_err(|error| format!("no status: {error}"))?;
+    make_printable(&mut status);
     Ok(text(&status))
+}
+
+/// No string in there has control characters any more.
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = printable(text),
+        Value::Array(items) => items.iter_mut().for_each(make_printable),
+        Value::Object(fields) => fields.values_mut().for_each(make_printable),
+        _ => {}
+    }
 }
 
 /// The status for people: who coordinates, then a line per job.
@@ -219,6 +246,17 @@ mod tests {
             line.split_whitespace().collect::<Vec<_>>()[..6],
             ["4711", "lammps", "1", "1", "in", "I/O"]
         );
+    }
+
+    #[test]
+    fn what_a_coordinator_says_gives_no_orders_to_the_terminal() {
+        let answer = r#"{ "coordinator": "\u001b[2J", "listens_on": ["\u009b2J"], "refused": "\u007f",
+                          "jobs": [{ "job": "a\u001b]0;b\u0007" }], "storages": [{ "path": "/\r" }] }"#;
+        let shown = shown(answer, false).unwrap();
+        assert!(!shown.replace('\n', "").contains(char::is_control), "{shown:?}");
+        assert!(shown.starts_with("\\u001b[2J with policy ?"), "{shown}");
+        let json = super::shown("{}\u{1b}[2J", true).unwrap();
+        assert_eq!(json, "{}\\u001b[2J\n");
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! `weir coordinator` and `weir status` as they are called.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_coord::Waker;
 use weir_coord::client::{Client, Identity, Word};
+use weir_coord::election::{Member, Way};
+use weir_coord::server::Settings;
 
 struct Directory(PathBuf);
 
@@ -47,8 +53,11 @@ struct Service {
 
 impl Service {
     fn start(words: &[&str]) -> Service {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        let mut child = command.arg("coordinator").args(words).stderr(Stdio::piped()).spawn().unwrap();
+        Service::launch(Command::new(env!("CARGO_BIN_EXE_weir")).arg("coordinator").args(words))
+    }
+
+    fn launch(command: &mut Command) -> Service {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         Service { child, lines }
     }
@@ -70,16 +79,146 @@ impl Drop for Service {
     }
 }
 
-fn join(address: &str) -> Client {
-    let identity = Identity {
+/// Where services find the place of those whom jobs elect empty and their own: in a mount namespace. `None`, said aloud,
+/// where that is not allowed.
+struct Seclusion(Child);
+
+impl Seclusion {
+    fn new(trial: &str) -> Option<Seclusion> {
+        let script = "set -e; meet=/tmp/weir-$(id -u); mkdir -p -m 700 $meet; \
+                      mount -t tmpfs -o mode=700 weir-trial $meet; echo ready; exec sleep 600";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]).stdout(Stdio::piped());
+        let mut line = String::new();
+        if let Ok(mut child) = command.spawn() {
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            let seclusion = Seclusion(child);
+            if line == "ready\n" {
+                return Some(seclusion);
+            }
+        }
+        let _ = writeln!(std::io::stderr(), "SKIPPED {trial}: may not have mounts of its own (needs root)");
+        None
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.0.id()));
+        command.arg(env!("CARGO_BIN_EXE_weir")).args(words).env_remove("WEIR_COORDINATOR");
+        command
+    }
+
+    fn service(&self, policy: &str) -> Service {
+        Service::launch(&mut self.command(&["coordinator", "--policy", policy]))
+    }
+}
+
+impl Drop for Seclusion {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whoever has the place of those whom jobs elect, a service gets it in the end, and does not give up before.
+#[test]
+fn a_service_waits_for_the_place_of_another() {
+    let Some(seclusion) = Seclusion::new("a_service_waits_for_the_place_of_another") else { return };
+    let mut first = seclusion.service("set10");
+    first.line("coordinating with policy set10");
+    let mut second = seclusion.service("fair");
+    let holder = format!("weir: weir coordinator, pid {} coordinates in /tmp/weir-", first.child.id());
+    let said = second.line("waiting for its place");
+    assert!(said.starts_with(&holder), "{said}");
+    let mut third = seclusion.service("exclusive");
+    third.line("waiting for its place");
+    third.signal(libc::SIGTERM);
+    third.line("the coordinator stops");
+    assert!(third.child.wait().unwrap().success());
+    first.signal(libc::SIGKILL);
+    second.line("coordinating with policy fair");
+    let status = seclusion.command(&["status"]).output().unwrap();
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("with policy fair"), "{text}{}", stderr(&status));
+}
+
+/// What cleans up /tmp may take its socket: jobs that come then must find it all the same.
+#[test]
+fn a_service_whose_socket_is_taken_away_begins_anew() {
+    let Some(seclusion) = Seclusion::new("a_service_whose_socket_is_taken_away_begins_anew") else { return };
+    let mut service = seclusion.service("set10");
+    service.line("coordinating with policy set10");
+    let mounts = format!("--mount=/proc/{}/ns/mnt", seclusion.0.id());
+    let script = "rm /tmp/weir-$(id -u)/coordinator.sock";
+    assert!(Command::new("nsenter").args([&mounts, "sh", "-c", script]).status().unwrap().success());
+    service.line("begins anew");
+    service.line("coordinating with policy set10");
+    assert!(seclusion.command(&["status"]).output().unwrap().status.success());
+}
+
+/// A directory that a member coordinates, for other nodes as well, in a thread until dropped.
+struct Elected {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Elected {
+    fn start(directory: &Path) -> Elected {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, directory) = (stop.clone(), directory.to_path_buf());
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let network_host = Some("127.0.0.1".into());
+            let way = Way::Elect { directory, network_host, settings: Settings::default() };
+            let mut member = Member::new(way, identity(), Waker::new().unwrap()).unwrap();
+            while !stopped.load(SeqCst) {
+                member.step(Duration::from_millis(10), &mut |word| {
+                    if let Word::Joined { .. } = word {
+                        let _ = tell.send(());
+                    }
+                });
+            }
+            member.leave();
+        });
+        told.recv().expect("it joins itself");
+        Elected { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Elected {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// On a file system that nodes share, all see the socket, and it leads nowhere on all but one.
+#[test]
+fn a_status_is_had_on_other_nodes() {
+    let (here, elsewhere) = (Directory::new("here"), Directory::new("elsewhere"));
+    let _elected = Elected::start(&here.0);
+    std::fs::copy(here.0.join("coordinator.at"), elsewhere.0.join("coordinator.at")).unwrap();
+    drop(UnixListener::bind(elsewhere.0.join("coordinator.sock")).unwrap());
+    for directory in [&here, &elsewhere] {
+        let status = weir(&["status", &format!("elect:{}", directory.0.display())]);
+        let text = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(status.status.success() && text.contains("lammps"), "{text}{}", stderr(&status));
+    }
+}
+
+fn identity() -> Identity {
+    Identity {
         job: "4711".into(),
         application: "lammps".into(),
         host: "node7".into(),
         ranks: 2,
         nodes: 1,
         ..Identity::default()
-    };
-    let mut client = Client::new(identity, None, Waker::new().unwrap()).unwrap();
+    }
+}
+
+fn join(address: &str) -> Client {
+    let mut client = Client::new(identity(), None, Waker::new().unwrap()).unwrap();
     client.connect(&address.parse().unwrap()).unwrap();
     client.begin(1, None);
     let mut granted = false;

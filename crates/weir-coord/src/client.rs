@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::auth::{self, Key, Nonce};
 use crate::errands::Errands;
 use crate::socket::{Channel, Input, Interest, Poller, Ready, Stream, Waker, now_ns};
+use crate::text::printable;
 use crate::wire::{FileInfo, Message, Progress, Reader};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -84,6 +85,9 @@ const OPEN_AFTER_NS: u64 = 300_000_000;
 
 /// A coordinator that has not answered this many beats is lost. Its lease for the job is longer.
 const BEATS_MISSED: u64 = 3;
+
+/// Nobody is expected to wait for longer than a day: the gate's own limit is counted from there.
+const MOST_EXPECTED_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// Some thousands of messages.
 const MAX_UNSENT_BYTES: usize = 256 << 10;
@@ -413,12 +417,14 @@ impl Client {
     fn hear(&mut self, message: Message) {
         self.unproven_since_ns = None;
         match message {
+            // Over TCP anybody may have answered: until it is known who, nothing is obeyed.
+            other if !self.is_joined() && !is_greeting(&other) => {}
             Message::Challenge { nonce } => self.prove(nonce),
             Message::Proven { mac } => self.check(&mac),
             Message::Welcome { beat_ms, report_ms, policy, orders, .. } => {
                 self.beat_ns = u64::from(beat_ms.max(1)) * 1_000_000;
                 self.report_ns = u64::from(report_ms) * 1_000_000;
-                self.joined(policy, orders);
+                self.joined(printable(&policy), orders);
             }
             Message::Grant { phase, share, credit_bytes, expected_ns } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
@@ -432,6 +438,7 @@ impl Client {
             Message::Hold { phase, expected_ns } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
                     own.granted = false;
+                    let expected_ns = expected_ns.min(MOST_EXPECTED_NS);
                     self.words.push(Word::Held { phase, expected_ns });
                 }
             }
@@ -447,7 +454,7 @@ impl Client {
             Message::Turn { number, call } if self.errands.turn(number, call) => {
                 self.words.push(Word::Turn { number, call });
             }
-            Message::Refuse { reason } => self.refuse(reason),
+            Message::Refuse { reason } => self.refuse(printable(&reason)),
             // Beats are heard by being received; answers to an earlier phase and what is not ours to
             // hear change nothing.
             _ => {}
@@ -565,6 +572,12 @@ impl Client {
         self.words.push(Word::Refused { reason: reason.clone() });
         self.words.push(Word::Open { reason });
     }
+}
+
+/// What is said before the job has joined.
+fn is_greeting(message: &Message) -> bool {
+    use Message::{Challenge, Proven, Refuse, Welcome};
+    matches!(message, Challenge { .. } | Proven { .. } | Welcome { .. } | Refuse { .. })
 }
 
 impl AsRawFd for Client {

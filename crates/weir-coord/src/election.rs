@@ -66,6 +66,7 @@ pub struct Member {
 /// dropped in this order: the socket is gone before the lock is.
 pub struct Office {
     pub server: Server,
+    /// The directory, if it is published there how other nodes reach it.
     published: Option<PathBuf>,
     lock: Lock,
 }
@@ -77,7 +78,7 @@ const FIRST_BACKOFF_NS: u64 = 1_000_000;
 /// A takeover waits for this at most.
 const ELECTION_BACKOFF_NS: u64 = 50_000_000;
 const SERVICE_BACKOFF_NS: u64 = 1_000_000_000;
-/// How often the holder looks whether the lock is still where everybody looks for it.
+/// How often the holder looks whether lock and socket are still where everybody looks for them.
 const CHECK_NS: u64 = 250_000_000;
 
 impl Member {
@@ -199,7 +200,7 @@ impl Member {
         }
     }
 
-    /// Resigns if the directory was taken away or replaced: the others meet elsewhere now.
+    /// Resigns if the directory, or the socket in it, was taken away or replaced: the others meet elsewhere now.
     fn check_office(&mut self) {
         let now = now_ns();
         if let (Some(office), Way::Elect { directory, .. }) = (&self.office, &self.way)
@@ -233,15 +234,23 @@ impl Office {
         network_host: Option<&str>,
         settings: &Settings,
     ) -> Result<Option<Office>, String> {
-        match Lock::try_take(directory)? {
-            Some(lock) => Office::open(lock, directory, network_host, settings).map(Some),
-            None => Ok(None),
-        }
+        let lock = Lock::take(directory, Patience::None)?;
+        lock.map(|lock| Office::open(lock, directory, network_host, settings)).transpose()
+    }
+
+    /// As [`Office::take`] for this node alone, but waits while somebody else coordinates: `None` after a signal that
+    /// interrupts it. Who waits so comes before jobs that have lost their coordinator: the kernel wakes it when the place
+    /// is free, and they look again after a moment.
+    pub fn wait_for(directory: &Path, settings: &Settings) -> Result<Option<Office>, String> {
+        let lock = Lock::take(directory, Patience::UntilSignal)?;
+        lock.map(|lock| Office::open(lock, directory, None, settings)).transpose()
     }
 
     /// Whether those who look into the directory find this one there. If not, it should be dropped.
     pub fn is_in(&self, directory: &Path) -> bool {
-        self.lock.is_where(&lock_path(directory))
+        let is_published = || publication_path(directory).exists();
+        let is_found = self.server.is_in_place() && (self.published.is_none() || is_published());
+        is_found && self.lock.is_where(&lock_path(directory))
     }
 
     fn open(
@@ -266,7 +275,7 @@ impl Office {
             let path = publication_path(directory);
             auth::write_private(&path, &format!("tcp://{host}:{port}\n{key}\n"))
                 .map_err(|error| format!("{}: {error}", path.display()))?;
-            published = Some(path);
+            published = Some(directory.to_path_buf());
         }
         server.listen(&Address::Unix(socket_path(directory)), true)?;
         Ok(Office { server, published, lock })
@@ -275,22 +284,30 @@ impl Office {
 
 impl Drop for Office {
     fn drop(&mut self) {
-        if let Some(path) = &self.published {
-            let _ = fs::remove_file(path);
+        // In a directory that was made anew it is a successor's.
+        if let Some(directory) = &self.published
+            && self.lock.is_where(&lock_path(directory))
+        {
+            let _ = fs::remove_file(publication_path(directory));
         }
     }
 }
 
-/// Where the coordinator of a directory is reached: on this node, else as published for others.
-pub fn find(directory: &Path) -> Result<(Address, Option<Key>), String> {
+/// Where the coordinator of a directory may be reached: on this node, and as published for others. In a directory that
+/// nodes share, all see the socket, which leads nowhere on all nodes but the coordinator's.
+pub fn find(directory: &Path) -> Result<Vec<(Address, Option<Key>)>, String> {
     let socket = socket_path(directory);
+    let mut places = Vec::new();
     if fs::symlink_metadata(&socket).is_ok() {
-        return Ok((Address::Unix(socket), None));
+        places.push((Address::Unix(socket), None));
     }
-    match published(directory) {
-        Ok((address, key)) => Ok((address, Some(key))),
-        Err(_) => Err(format!("no coordinator in {}", directory.display())),
+    if let Ok((address, key)) = published(directory) {
+        places.push((address, Some(key)));
     }
+    if places.is_empty() {
+        return Err(format!("no coordinator in {}", directory.display()));
+    }
+    Ok(places)
 }
 
 fn published(directory: &Path) -> Result<(Address, Key), String> {
@@ -336,9 +353,16 @@ struct Lock {
     id: FileId,
 }
 
+/// For whom else holds a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    UntilSignal,
+}
+
 impl Lock {
     /// `None`: somebody else holds it.
-    fn try_take(directory: &Path) -> Result<Option<Lock>, String> {
+    fn take(directory: &Path, patience: Patience) -> Result<Option<Lock>, String> {
         auth::private_directory(directory)?;
         let path = lock_path(directory);
         let failed = |error: io::Error| format!("{}: {error}", path.display());
@@ -357,7 +381,7 @@ impl Lock {
             std::mem::forget(file);
             return Ok(None);
         }
-        if !set_record_lock(&file).map_err(failed)? {
+        if !lock_record(&file, patience).map_err(failed)? {
             return Ok(None);
         }
         held.push(id);
@@ -386,6 +410,11 @@ impl Drop for Lock {
 /// Takes a lock on the whole file, which belongs to this process and to none that it forks. False if another
 /// process has it.
 pub(crate) fn set_record_lock(file: &File) -> io::Result<bool> {
+    lock_record(file, Patience::None)
+}
+
+fn lock_record(file: &File, patience: Patience) -> io::Result<bool> {
+    let command = if patience == Patience::None { libc::F_SETLK } else { libc::F_SETLKW };
     let lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -394,12 +423,12 @@ pub(crate) fn set_record_lock(file: &File) -> io::Result<bool> {
         l_pid: 0,
     };
     // SAFETY: the descriptor is open and the description outlives the call.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) } == 0 {
+    if unsafe { libc::fcntl(file.as_raw_fd(), command, &lock) } == 0 {
         return Ok(true);
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EAGAIN) => Ok(false),
+        Some(libc::EACCES | libc::EAGAIN | libc::EINTR) => Ok(false),
         _ => Err(error),
     }
 }

@@ -10,6 +10,7 @@
 //! - [`client`]: a job's side of the connection.
 //! - [`history`]: what earlier runs of an application showed.
 //! - [`query`]: asking for the status.
+//! - [`text`]: what others say, as it may be shown.
 //! - [`election`]: a job's node in all of this: a client, and the coordinator itself if elected. What a job uses.
 
 pub mod address;
@@ -29,6 +30,7 @@ pub mod server;
 mod socket;
 mod status;
 pub mod storage;
+pub mod text;
 pub mod tokens;
 mod turns;
 pub mod wire;

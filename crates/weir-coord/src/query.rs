@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::auth::{self, Key};
 use crate::socket::{Channel, Input, Interest, Poller, Stream, now_ns};
+use crate::text::printable;
 use crate::wire::Message;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> 
     });
     let mut poller = poller.map_err(|error| failed(error.to_string()))?;
     let mut nonces = None;
-    if let Address::Unix(_) = address {
+    let mut is_trusted = matches!(address, Address::Unix(_));
+    if is_trusted {
         channel.queue(&Message::StatusQuery {});
     }
     let deadline_ns = now_ns() + timeout.as_nanos() as u64;
@@ -48,7 +50,11 @@ pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> 
                     if !proven {
                         return Err(failed("it does not have the key".into()));
                     }
+                    is_trusted = true;
                     channel.queue(&Message::StatusQuery {});
+                }
+                Message::Status { .. } if !is_trusted => {
+                    return Err(failed("it has not proven that it has the key".into()));
                 }
                 Message::Status { last, text: piece } => {
                     text.push_str(&piece);
@@ -56,7 +62,7 @@ pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> 
                         return Ok(text);
                     }
                 }
-                Message::Refuse { reason } => return Err(failed(reason)),
+                Message::Refuse { reason } => return Err(failed(printable(&reason))),
                 _ => return Err(failed("it answers something else".into())),
             }
         }

@@ -161,6 +161,11 @@ impl Server {
         Ok(bound)
     }
 
+    /// Whether its sockets are where those who look for it find them.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.listeners.iter().all(Listener::is_in_place)
+    }
+
     /// Ends a [`Server::step`] from another thread or a signal handler.
     pub fn waker(&self) -> Waker {
         self.waker.clone()

@@ -36,7 +36,11 @@ pub(crate) enum Stream {
 impl Stream {
     pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
         match address {
-            Address::Unix(path) => with_short_path(path, connect_unix).map(Stream::Unix),
+            Address::Unix(path) => {
+                let stream = with_short_path(path, connect_unix)?;
+                check_owner(auth::peer_user(&stream)?, auth::user())?;
+                Ok(Stream::Unix(stream))
+            }
             Address::Tcp(place) => {
                 let mut outcome = Err(io::Error::new(ErrorKind::NotFound, "no such host"));
                 for place in place.to_socket_addrs()? {
@@ -171,7 +175,7 @@ impl Listener {
                     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("/"));
                 auth::private_directory(parent)?;
                 if fs::symlink_metadata(path).is_ok() {
-                    if !replace && Stream::connect(address).is_ok() {
+                    if !replace && with_short_path(path, connect_unix).is_ok() {
                         return Err(format!("cannot listen on {address}: a coordinator is there already"));
                     }
                     fs::remove_file(path).map_err(failed)?;
@@ -198,6 +202,16 @@ impl Listener {
         }
     }
 
+    /// Whether those who look for it find this one.
+    pub(crate) fn is_in_place(&self) -> bool {
+        match self {
+            Listener::Unix { path, inode, .. } => {
+                fs::symlink_metadata(path).is_ok_and(|about| about.ino() == *inode)
+            }
+            Listener::Tcp(_) => true,
+        }
+    }
+
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         match self {
             Listener::Unix { socket, .. } => {
@@ -221,8 +235,8 @@ impl AsRawFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix { path, inode, .. } = self
-            && fs::symlink_metadata(&path).is_ok_and(|about| about.ino() == *inode)
+        if self.is_in_place()
+            && let Listener::Unix { path, .. } = self
         {
             let _ = fs::remove_file(path);
         }
@@ -249,6 +263,15 @@ fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     // SAFETY: the address is as long as said and its path ends with a zero; the descriptor is open.
     let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
     if result == 0 { Ok(UnixStream::from(socket)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Where the path is not this user's alone, somebody else may listen there while no coordinator does.
+fn check_owner(owner: u32, user: u32) -> io::Result<()> {
+    if owner == user {
+        return Ok(());
+    }
+    let why = format!("the socket is of user {owner}, and this is user {user}");
+    Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
 /// Socket addresses are short; a longer path is named through its directory's descriptor.

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use weir_coord::Waker;
 use weir_coord::client::Word;
-use weir_coord::election::{Member, Way};
+use weir_coord::election::{Member, Office, Way};
 use weir_coord::server::Settings;
 use weir_engine::sharing::PolicyKind;
 
@@ -26,13 +26,15 @@ fn main() {
     {
         return member(Path::new(directory), name, network.first().cloned());
     }
-    let trials: [(&str, fn()); 9] = [
+    let trials: [(&str, fn()); 11] = [
         ("two_elect_at_the_same_instant_a_hundred_times", race),
         ("another_takes_over_when_the_coordinator_is_killed", takeover),
         ("another_takes_over_when_the_coordinator_leaves", handover),
         ("a_takeover_disturbs_no_phase", continuity),
         ("a_stopped_coordinator_holds_up_nobody", stopped),
         ("a_directory_that_disappears_is_made_again", vanished),
+        ("a_socket_that_disappears_is_made_again", unlinked),
+        ("a_predecessor_leaves_what_its_successor_published", replaced),
         ("a_directory_that_is_none_opens_the_gate", no_directory),
         ("threads_of_one_process_elect_one", threads),
         ("other_nodes_find_the_coordinator_by_what_it_published", network),
@@ -255,6 +257,37 @@ fn vanished() {
     assert!(directory.0.join("coordinator.sock").exists());
 }
 
+/// Whoever comes later must find the coordinator as well.
+fn unlinked() {
+    let directory = Directory::new();
+    let mut processes = start(&directory.0, &["a", "b"]);
+    std::fs::remove_file(directory.0.join("coordinator.sock")).expect("removed");
+    processes.iter_mut().for_each(|process| drop(process.expect("joined")));
+    let mut late = Process::start(&directory.0, "late", &[]);
+    late.expect("joined");
+    processes[1].say("begin 1");
+    processes[1].expect("granted 1");
+    late.say("begin 1");
+    late.expect("held 1");
+}
+
+fn replaced() {
+    let directory = Directory::new();
+    let take = || Office::take(&directory.0, Some("127.0.0.1"), &Settings::default());
+    let first = take().expect("a place").expect("that is free");
+    std::fs::remove_dir_all(&directory.0).expect("removed");
+    assert!(!first.is_in(&directory.0));
+    let second = take().expect("a place").expect("that is free");
+    let published = directory.0.join("coordinator.at");
+    drop(first);
+    assert!(published.exists() && second.is_in(&directory.0));
+    drop(second);
+    assert!(!published.exists());
+    let third = take().expect("a place").expect("that is free");
+    std::fs::remove_file(&published).expect("removed");
+    assert!(!third.is_in(&directory.0), "other nodes do not find it");
+}
+
 fn no_directory() {
     let directory = Directory::new();
     let file = directory.0.join("a file");
@@ -305,11 +338,8 @@ fn network() {
     near.expect("joined");
     settle();
     assert!(near.is_coordinator());
-    // What another node would see: the socket leads nowhere.
-    let socket = directory.0.join("coordinator.sock");
-    std::fs::remove_file(&socket).expect("removed");
-    drop(std::os::unix::net::UnixListener::bind(&socket).expect("bound"));
-    let mut far = Process::start(&directory.0, "far", &["127.0.0.1"]);
+    let elsewhere = directory.seen_from_another_node();
+    let mut far = Process::start(&elsewhere.0, "far", &["127.0.0.1"]);
     far.expect("joined");
     far.say("begin 1");
     far.expect("granted 1");

@@ -3,7 +3,11 @@
 mod common;
 
 use common::{Directory, Job, Raw, identity, serve, settings};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 use weir_coord::Waker;
 use weir_coord::address::Address;
@@ -254,22 +258,92 @@ fn tcp_needs_the_key() {
     assert!(query_status(&server.address, None, Duration::from_secs(5)).unwrap_err().contains("wants a key"));
 }
 
-/// Whoever has taken the port of a service without having its key is not believed.
+/// Somebody without the key has taken the port of a service.
+struct Impostor {
+    listener: std::net::TcpListener,
+    address: Address,
+}
+
+impl Impostor {
+    fn new() -> Impostor {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
+        Impostor { listener, address }
+    }
+
+    /// Says all of this to the next who calls, whatever that one says.
+    fn say(&self, messages: &[Message]) -> std::net::TcpStream {
+        let (mut peer, _) = self.listener.accept().unwrap();
+        let mut frames = Vec::new();
+        messages.iter().for_each(|message| message.encode(&mut frames));
+        peer.write_all(&frames).unwrap();
+        peer
+    }
+}
+
+fn welcome() -> Message {
+    let policy = "fair".into();
+    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy, orders: false }
+}
+
 #[test]
 fn a_service_without_the_key_coordinates_nobody() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("tcp://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let impostor = Impostor::new();
     let key = Some(Key::from_text("a key that both sides have"));
     let mut client = Client::new(identity("tcp"), key, Waker::new().unwrap()).unwrap();
-    client.connect(&address).unwrap();
-    let (mut peer, _) = listener.accept().unwrap();
-    let mut frame = Vec::new();
-    let policy = "fair".into();
-    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy, orders: false }.encode(&mut frame);
-    peer.write_all(&frame).unwrap();
+    client.begin(1, None);
+    client.connect(&impostor.address).unwrap();
+    let _peer = impostor.say(&[
+        Message::Hold { phase: 1, expected_ns: u64::MAX },
+        Message::Grant { phase: 1, share: 1.0, credit_bytes: 1 },
+        Message::Credit { phase: 1, credit_bytes: 1 },
+        welcome(),
+    ]);
     let mut job = Job { client, heard: Vec::new() };
-    job.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains("not proven")));
-    assert!(!job.heard.iter().any(|word| matches!(word, Word::Joined { .. })), "{:?}", job.heard);
+    let is_refusal = |word: &Word| matches!(word, Word::Refused { reason } if reason.contains("not proven"));
+    while !job.heard.iter().any(is_refusal) {
+        job.step(Duration::from_millis(10));
+        assert!(job.client.is_connected() || !job.heard.is_empty(), "it hears the end of it");
+    }
+    let only_that = |word: &Word| matches!(word, Word::Refused { .. } | Word::Open { .. });
+    assert!(job.heard.iter().all(only_that), "{:?}", job.heard);
+}
+
+#[test]
+fn a_status_is_believed_of_who_has_the_key() {
+    let impostor = Impostor::new();
+    let address = impostor.address.clone();
+    let asker = std::thread::spawn(move || {
+        let key = Key::from_text("a key that both sides have");
+        query_status(&address, Some(&key), Duration::from_secs(10))
+    });
+    let _peer = impostor.say(&[Message::Status { last: true, text: "{}".into() }]);
+    assert!(asker.join().unwrap().unwrap_err().ends_with("it has not proven that it has the key"));
+}
+
+/// A coordinator that may be believed, but not anything.
+#[test]
+fn nobody_is_expected_to_wait_for_ever() {
+    let directory = Directory::new();
+    let Address::Unix(path) = directory.socket() else { panic!("a Unix socket") };
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let mut client = Client::new(identity("job"), None, Waker::new().unwrap()).unwrap();
+    client.begin(1, None);
+    client.connect(&directory.socket()).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let mut frames = Vec::new();
+    let hold = Message::Hold { phase: 1, expected_ns: u64::MAX };
+    let refusal = Message::Refuse { reason: "\u{1b}[2J".into() };
+    [welcome(), hold, refusal].iter().for_each(|message| message.encode(&mut frames));
+    peer.write_all(&frames).unwrap();
+    let mut job = Job { client, heard: Vec::new() };
+    let Word::Held { expected_ns, .. } = job.until("a hold", |word| matches!(word, Word::Held { .. })) else {
+        unreachable!("only holds are let through")
+    };
+    assert_eq!(Duration::from_nanos(expected_ns), Duration::from_secs(24 * 3600));
+    // Nor does it give orders to the terminal on which a job explains itself.
+    let spelt_out = |word: &Word| matches!(word, Word::Refused { reason } if reason.ends_with("\\u001b[2J"));
+    job.until("a refusal that is spelt out", spelt_out);
 }
 
 #[test]
@@ -395,19 +469,25 @@ fn a_policy_is_changed_under_way() {
     assert!(matches!(answers[3], Message::Grant { phase: 1, share: 0.5, .. }), "{answers:?}");
 }
 
-/// Needs root, to become somebody else. Where it is skipped that is written to standard error itself: of what a test that
-/// passes says by `eprintln!` nothing is seen.
-#[test]
-fn another_user_gets_nothing() {
+/// Runs a program as somebody else, which needs root and Python. Where that is not to be had it is written to standard
+/// error itself: of what a test that passes says by `eprintln!` nothing is seen.
+fn as_another_user(trial: &str, script: &str, path: &Path) -> Option<Child> {
     let skipped = |why: &str| {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "SKIPPED another_user_gets_nothing: {why}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED {trial}: {why}");
+        None
     };
     if weir_coord::auth::user() != 0 {
         return skipped("only root can become another user");
     }
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", script]).arg(path).uid(NOBODY).stdout(std::process::Stdio::piped());
+    command.spawn().ok().or_else(|| skipped("no python3"))
+}
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn another_user_gets_nothing() {
     let directory = Directory::new();
     let server = serve(&directory.socket(), settings(PolicyKind::Exclusive));
     // Even if the directory's mode did not keep them out.
@@ -416,10 +496,34 @@ fn another_user_gets_nothing() {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
     let script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
                   s.settimeout(5); sys.stdout.buffer.write(s.recv(65536))";
-    let answer = std::process::Command::new("python3").args(["-c", script]).arg(path).uid(65534).output();
-    let Ok(answer) = answer else { return skipped("no python3") };
+    let Some(asker) = as_another_user("another_user_gets_nothing", script, path) else { return };
+    let answer = asker.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert!(text.contains("another user's"), "{text} {}", String::from_utf8_lossy(&answer.stderr));
+}
+
+/// Where a service was to listen, and everybody may, somebody else does.
+#[test]
+fn another_user_coordinates_nobody() {
+    let directory = Directory::new();
+    std::fs::set_permissions(&directory.0, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let script = "import socket,sys,time; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); \
+                  print('listens', flush=True); time.sleep(60)";
+    let Address::Unix(path) = directory.socket() else { panic!("a Unix socket") };
+    let Some(mut squatter) = as_another_user("another_user_coordinates_nobody", script, &path) else {
+        return;
+    };
+    let mut line = String::new();
+    BufReader::new(squatter.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "listens\n");
+    let mut client = Client::new(identity("job"), None, Waker::new().unwrap()).unwrap();
+    let joined = client.connect(&directory.socket());
+    let status = query_status(&directory.socket(), None, Duration::from_millis(100));
+    squatter.kill().unwrap();
+    squatter.wait().unwrap();
+    for error in [joined.unwrap_err(), status.unwrap_err()] {
+        assert!(error.contains("the socket is of user 65534, and this is user 0"), "{error}");
+    }
 }
 
 /// Whoever says something and closes in the same moment is gone at once, not when its lease expires.
