@@ -7,7 +7,7 @@
 use super::caller::observing;
 use super::posix::missing;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::{arch, measure, profile};
 use libc::{c_char, c_int};
 use weir_profile::layout::Ended;
@@ -19,7 +19,7 @@ macro_rules! exec_calls {
     ($($name:ident ($($arg:ident: $type:ty),*);)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             #[unsafe(no_mangle)]
             pub(super) unsafe extern "C" fn $name($($arg: $type),*) -> c_int {

@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, Thread};
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::arch;
 use crate::clock::ticks;
 use crate::gate;
@@ -46,7 +46,7 @@ macro_rules! data_calls {
     ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*): $direction:ident, $offset:expr, $bytes:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
+            c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
@@ -217,7 +217,7 @@ macro_rules! asynchronous {
     ($($name:ident $direction:ident;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> c_int, missing());
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(control: *mut aiocb) -> c_int {
@@ -248,7 +248,7 @@ macro_rules! asynchronous_return {
     ($($name:ident)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> ssize_t, missing());
+            c_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> ssize_t, missing());
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(control: *mut aiocb) -> ssize_t {
@@ -267,7 +267,7 @@ macro_rules! asynchronous_list {
     ($($name:ident)+) => {$(
         mod $name {
             use super::*;
-            real_function!(
+            c_function!(
                 c_name!(stringify!($name)),
                 fn(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int,
                 missing()

@@ -3,7 +3,7 @@
 use super::caller::{Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
 use crate::gate;
 use crate::measure::data::{self, Meta};
@@ -39,7 +39,7 @@ macro_rules! open_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $directory:expr, $flags:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             // In C the mode is variadic. Older compilers do not know the lint that says so.
             #[allow(unknown_lints, invalid_runtime_symbol_definitions)]
@@ -104,7 +104,7 @@ macro_rules! fd_calls {
     ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $answer:ty: $waits:literal, $meta:expr, $then:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
+            c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
@@ -144,7 +144,7 @@ fd_calls! {
 
 mod close {
     use super::*;
-    real_function!(c"close", fn(fd: c_int) -> c_int, missing());
+    c_function!(c"close", fn(fd: c_int) -> c_int, missing());
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn close(fd: c_int) -> c_int {
@@ -168,7 +168,7 @@ mod close {
 /// Ranges of descriptors that are closed at once.
 mod close_range {
     use super::*;
-    real_function!(c"close_range", fn(first: c_uint, last: c_uint, flags: c_int) -> c_int, missing());
+    c_function!(c"close_range", fn(first: c_uint, last: c_uint, flags: c_int) -> c_int, missing());
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -183,7 +183,7 @@ mod close_range {
 
 mod closefrom {
     use super::*;
-    real_function!(c"closefrom", fn(first: c_int) -> c_int, 0);
+    c_function!(c"closefrom", fn(first: c_int) -> c_int, 0);
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn closefrom(first: c_int) -> c_int {
@@ -200,7 +200,7 @@ macro_rules! dup_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $from:expr, if $when:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
@@ -238,7 +238,7 @@ macro_rules! map_calls {
     ($($name:ident $offset:ty;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(
+            c_function!(
                 c_name!(stringify!($name)),
                 fn(at: *mut c_void, n: size_t, prot: c_int, flags: c_int, fd: c_int, offset: $offset) -> *mut c_void,
                 libc::MAP_FAILED

@@ -5,7 +5,7 @@ use super::around::{enter, missing, note_hints};
 use super::caller::{Caller, Thread};
 use super::real::Row;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::abi::{self, Handle};
 use crate::clock::ticks;
 use crate::lifecycle::{self, Model, armed};
@@ -303,7 +303,7 @@ macro_rules! sudden_ends {
     ($($module:ident $symbol:literal;)+) => {$(
         mod $module {
             use super::*;
-            real_function!(c_name!($symbol), fn(code: c_int) -> c_int, 0);
+            c_function!(c_name!($symbol), fn(code: c_int) -> c_int, 0);
 
             #[unsafe(export_name = $symbol)]
             unsafe extern "C" fn wrapper(code: c_int) -> c_int {

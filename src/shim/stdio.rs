@@ -3,7 +3,7 @@
 use super::caller::{Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
 use crate::gate;
 use crate::lifecycle::armed;
@@ -73,7 +73,7 @@ macro_rules! data_calls {
         #[allow(non_snake_case)]
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
@@ -165,7 +165,7 @@ macro_rules! open_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $meta:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> *mut FILE {
@@ -220,7 +220,7 @@ fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64
 /// A pipe to a program: no file, but its number is free again.
 mod pclose {
     use super::*;
-    real_function!(c"pclose", fn(stream: *mut FILE) -> c_int, missing());
+    c_function!(c"pclose", fn(stream: *mut FILE) -> c_int, missing());
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn pclose(stream: *mut FILE) -> c_int {
@@ -234,7 +234,7 @@ mod pclose {
 
 mod fclose {
     use super::*;
-    real_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
+    c_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
@@ -261,7 +261,7 @@ macro_rules! stream_calls {
     ($($name:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr, $moves:literal;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
+            c_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {

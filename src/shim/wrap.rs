@@ -39,6 +39,15 @@ macro_rules! real_function {
 }
 pub(crate) use real_function;
 
+/// The same for a function of the C library, which is found as soon as Weir is loaded.
+macro_rules! c_function {
+    ($name:expr, $($signature:tt)+) => {
+        real_function!($name, $($signature)+);
+        $crate::shim::real::early!(NAME, REAL);
+    };
+}
+pub(crate) use c_function;
+
 /// `"MPI_"` + name as a C string, in a constant.
 macro_rules! c_name {
     ($($part:expr),+) => {
