@@ -44,7 +44,7 @@ macro_rules! open_calls {
             // In C the mode is variadic. Older compilers do not know the lint that says so.
             #[allow(unknown_lints, invalid_runtime_symbol_definitions)]
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 if !observing_this_process() {
                     // SAFETY: the program's own call.
                     return unsafe { real($($arg),*) };
@@ -107,7 +107,7 @@ macro_rules! fd_calls {
             c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
+            unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = files::of_fd(Module::Posix, $fd) {
                     let _pass = ($waits && gate::is_on()).then(|| gate::admit(Thread::current(), block, 0));
                     let start = ticks();
@@ -147,7 +147,7 @@ mod close {
     c_function!(c"close", fn(fd: c_int) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn close(fd: c_int) -> c_int {
+    unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         if !observing_this_process() {
             // SAFETY: the program's own call.
             return unsafe { real(fd) };
@@ -171,7 +171,7 @@ mod close_range {
     c_function!(c"close_range", fn(first: c_uint, last: c_uint, flags: c_int) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // With CLOSE_RANGE_CLOEXEC they stay open.
         if observing_this_process() && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
             files::forget_fds(first as usize, last as usize);
@@ -186,7 +186,7 @@ mod closefrom {
     c_function!(c"closefrom", fn(first: c_int) -> c_int, 0);
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn closefrom(first: c_int) -> c_int {
+    unsafe extern "C-unwind" fn closefrom(first: c_int) -> c_int {
         if observing_this_process() {
             files::forget_fds(first.max(0) as usize, usize::MAX);
         }
@@ -203,7 +203,7 @@ macro_rules! dup_calls {
             c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the program's own call.
                 let answer = unsafe { real($($arg),*) };
                 if $when && answer >= 0 && answer != $from && observing_this_process() {
@@ -245,7 +245,7 @@ macro_rules! map_calls {
             );
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(
+            unsafe extern "C-unwind" fn $name(
                 at: *mut c_void, n: size_t, prot: c_int, flags: c_int, fd: c_int, offset: $offset,
             ) -> *mut c_void {
                 // SAFETY: the program's own call.

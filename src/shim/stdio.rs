@@ -77,13 +77,13 @@ macro_rules! data_calls {
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> $answer {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $answer {
                 // SAFETY: the program's own call.
                 if armed() { unsafe { measured($($arg),*) } } else { unsafe { real($($arg),*) } }
             }
 
             #[inline(never)]
-            unsafe extern "C" fn measured($($arg: $type),*) -> $answer {
+            unsafe extern "C-unwind" fn measured($($arg: $type),*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
                     if gate::is_on() {
                         // SAFETY: the program's own call.
@@ -168,7 +168,7 @@ macro_rules! open_calls {
             c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> *mut FILE {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> *mut FILE {
                 if !observing() {
                     // SAFETY: the program's own call.
                     return unsafe { real($($arg),*) };
@@ -223,7 +223,7 @@ mod pclose {
     c_function!(c"pclose", fn(stream: *mut FILE) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn pclose(stream: *mut FILE) -> c_int {
+    unsafe extern "C-unwind" fn pclose(stream: *mut FILE) -> c_int {
         if observing() && !stream.is_null() {
             files::forget_fd(descriptor(stream));
         }
@@ -237,7 +237,7 @@ mod fclose {
     c_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
         if !observing() || stream.is_null() {
             // SAFETY: the program's own call.
             return unsafe { real(stream) };
@@ -264,7 +264,7 @@ macro_rules! stream_calls {
             c_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {
+            unsafe extern "C-unwind" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
                     let start = ticks();
                     // SAFETY: the program's own call.

@@ -22,7 +22,7 @@ macro_rules! list_calls {
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
-            pub(super) unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> c_int {
+            pub(super) unsafe extern "C-unwind" fn $name($stream: *mut FILE $(, $arg: $type)*) -> c_int {
                 // SAFETY: the program's own call.
                 $body(&OP, $stream, || unsafe { real($stream $(, $arg)*) })
             }
@@ -78,7 +78,7 @@ macro_rules! variadic_calls {
             static REAL: Slot = Slot::new(std::ptr::null());
             early!(NAME, REAL);
 
-            unsafe extern "C" fn with_list($($arg: $type,)* list: VaList) -> c_int {
+            unsafe extern "C-unwind" fn with_list($($arg: $type,)* list: VaList) -> c_int {
                 if REAL.get().is_null() {
                     REAL.set(shield(std::ptr::null_mut(), || real::find(NAME)));
                 }

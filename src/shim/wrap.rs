@@ -5,9 +5,9 @@
 macro_rules! real_function {
     ($name:expr, fn($($arg:ident: $type:ty),*) -> $answer:ty, $missing:expr) => {
         pub(crate) const NAME: &std::ffi::CStr = $name;
-        type Function = unsafe extern "C" fn($($type),*) -> $answer;
+        type Function = unsafe extern "C-unwind" fn($($type),*) -> $answer;
 
-        pub(crate) unsafe extern "C" fn stub($($arg: $type),*) -> $answer {
+        pub(crate) unsafe extern "C-unwind" fn stub($($arg: $type),*) -> $answer {
             // Looked for once: a program may ask again and again for what is not there.
             static ABSENT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             if ABSENT.load(std::sync::atomic::Ordering::Relaxed) {
