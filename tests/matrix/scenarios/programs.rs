@@ -28,6 +28,7 @@ const BUILT: &[(Program, usize)] = &[
     (c("threads", "tests/programs/threads.c", &[]), 2),
     (c("process", "tests/programs/process.c", &[]), 2),
     (c("rough", "tests/programs/rough.c", &["-pthread"]), 2),
+    (c("cancelled", "tests/programs/cancelled.c", &["-fexceptions"]), 2),
     (c("lookup", "tests/programs/lookup.c", &[]), 2),
     (c("sessions", "tests/programs/sessions.c", &[]), 2),
     (cxx("cxx", "tests/programs/cxx.cpp"), 3),
