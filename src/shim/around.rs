@@ -62,6 +62,26 @@ pub(super) fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Pl
     start_ticks
 }
 
+/// The program is in MPI since then. If the call ends by an exception, as C++ programs let their error handlers throw, the
+/// program is calling again; one that returns forgets this, and does it itself.
+pub(super) struct Inside(pub(super) u64);
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        unwound(self.0);
+    }
+}
+
+/// Not a Rust function: the compiler need not reckon with a panic while an exception is on its way.
+#[cold]
+#[inline(never)]
+extern "C" fn unwound(start_ticks: u64) {
+    let thread = Thread::current();
+    leave(thread);
+    exchange::take(thread, start_ticks);
+}
+
 /// It is back.
 #[inline(always)]
 fn leave(thread: &Thread) -> u64 {

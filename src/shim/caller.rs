@@ -91,8 +91,8 @@ impl Thread {
         self.file_bytes.set(0);
     }
 
-    /// Whether the program is calling. An error handler that left MPI by `longjmp` or an exception took
-    /// the frame of the call with it, so what looks like a call of the MPI library's is the program's.
+    /// Whether the program is calling. An error handler that left MPI by `longjmp` took the frame of the call
+    /// with it, so what looks like a call of the MPI library's is the program's.
     pub(crate) fn app_calls(&self) -> bool {
         if self.caller.get().is_mpi() && arch::stack_pointer() > self.entry.get() {
             self.caller.set(Caller::App);

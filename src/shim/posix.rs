@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, Thread};
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::arch;
 use crate::clock::ticks;
 use crate::gate;
@@ -46,11 +46,11 @@ macro_rules! data_calls {
     ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*): $direction:ident, $offset:expr, $bytes:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
+            c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> ssize_t {
+            unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> ssize_t {
                 // SAFETY: the program's own call.
                 if armed() { unsafe { measured($fd $(, $arg)*) } } else { unsafe { real($fd $(, $arg)*) } }
             }
@@ -58,7 +58,7 @@ macro_rules! data_calls {
             /// The owner of the first lane, on a file that is known: nothing before the real call
             /// but reading the clock.
             #[inline(never)]
-            unsafe extern "C" fn measured($fd: c_int $(, $arg: $type)*) -> ssize_t {
+            unsafe extern "C-unwind" fn measured($fd: c_int $(, $arg: $type)*) -> ssize_t {
                 let block = files::at_once(Module::Posix, $fd);
                 if Thread::current().owner_calls() > 1 || !files::is_known(block) {
                     // SAFETY: the program's own call.
@@ -84,7 +84,7 @@ macro_rules! data_calls {
             /// Any other thread or file.
             #[cold]
             #[inline(never)]
-            unsafe extern "C" fn looked_at($fd: c_int $(, $arg: $type)*) -> ssize_t {
+            unsafe extern "C-unwind" fn looked_at($fd: c_int $(, $arg: $type)*) -> ssize_t {
                 let thread = Thread::current();
                 if thread.caller.get() != Caller::Weir
                     && let Some(block) = files::of_fd(Module::Posix, $fd)
@@ -217,10 +217,10 @@ macro_rules! asynchronous {
     ($($name:ident $direction:ident;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> c_int, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(control: *mut aiocb) -> c_int {
+            unsafe extern "C-unwind" fn $name(control: *mut aiocb) -> c_int {
                 if !armed() {
                     // SAFETY: the program's own call.
                     return unsafe { real(control) };
@@ -248,10 +248,10 @@ macro_rules! asynchronous_return {
     ($($name:ident)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> ssize_t, missing());
+            c_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> ssize_t, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(control: *mut aiocb) -> ssize_t {
+            unsafe extern "C-unwind" fn $name(control: *mut aiocb) -> ssize_t {
                 // SAFETY: the program's own call.
                 let moved = unsafe { real(control) };
                 returned(control, moved);
@@ -267,14 +267,14 @@ macro_rules! asynchronous_list {
     ($($name:ident)+) => {$(
         mod $name {
             use super::*;
-            real_function!(
+            c_function!(
                 c_name!(stringify!($name)),
                 fn(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int,
                 missing()
             );
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int {
+            unsafe extern "C-unwind" fn $name(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int {
                 if armed() {
                     let start = ticks();
                     for i in 0..n.max(0) as usize {

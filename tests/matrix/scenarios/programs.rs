@@ -28,13 +28,19 @@ const BUILT: &[(Program, usize)] = &[
     (c("threads", "tests/programs/threads.c", &[]), 2),
     (c("process", "tests/programs/process.c", &[]), 2),
     (c("rough", "tests/programs/rough.c", &["-pthread"]), 2),
+    (c("cancelled", "tests/programs/cancelled.c", &["-fexceptions"]), 2),
     (c("lookup", "tests/programs/lookup.c", &[]), 2),
     (c("sessions", "tests/programs/sessions.c", &[]), 2),
-    (Program { name: "cxx", source: "tests/programs/cxx.cpp", language: Language::Cxx, flags: &[] }, 3),
+    (cxx("cxx", "tests/programs/cxx.cpp"), 3),
+    (cxx("exceptions", "tests/programs/exceptions.cpp"), 2),
     (fortran("mpif_h", &["-DWITH_MPIF_H"]), 3),
     (fortran("use_mpi", &["-DWITH_MPI"]), 3),
     (fortran("use_mpi_f08", &["-DWITH_MPI_F08"]), 3),
 ];
+
+const fn cxx(name: &'static str, source: &'static str) -> Program {
+    Program { name, source, language: Language::Cxx, flags: &[] }
+}
 
 const fn fortran(name: &'static str, flags: &'static [&'static str]) -> Program {
     Program { name, source: "tests/programs/fortran.F90", language: Language::Fortran, flags }
