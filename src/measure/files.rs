@@ -4,7 +4,7 @@ use super::record;
 use crate::config;
 use crate::gate;
 use crate::shim::shield::shield;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
@@ -82,9 +82,34 @@ struct Registry {
     files: BTreeMap<u64, Known>,
     /// File 0: all that find no place of their own.
     others: Known,
+    /// Of these the ones that MPI opened last, by hash of the path: what the MPI library does with them is measured too.
+    others_of_mpi: VecDeque<u64>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { files: BTreeMap::new(), others: Known::new(0) });
+/// More than [`super::handles`] follows at a time.
+const MOST_OTHERS_OF_MPI: usize = 4096;
+
+impl Registry {
+    const fn new() -> Registry {
+        Registry { files: BTreeMap::new(), others: Known::new(0), others_of_mpi: VecDeque::new() }
+    }
+
+    /// Counters of a file that finds no place of its own.
+    fn other(&mut self, module: Module, key: u64) -> Option<&'static Block> {
+        if !self.others_of_mpi.contains(&key) {
+            record::with_header(|h| _ = h.dropped.files.fetch_add(1, Relaxed));
+            if module == Module::Mpiio {
+                if self.others_of_mpi.len() == MOST_OTHERS_OF_MPI {
+                    self.others_of_mpi.pop_front();
+                }
+                self.others_of_mpi.push_back(key);
+            }
+        }
+        self.others.block(module, 0)
+    }
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
 
 fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(|e| e.into_inner())
@@ -94,7 +119,7 @@ pub(super) fn forget() {
     forget_fds(0, usize::MAX);
     // Without waiting: in a forked child another thread of the parent may have held it.
     if let Ok(mut registry) = REGISTRY.try_lock() {
-        *registry = Registry { files: BTreeMap::new(), others: Known::new(0) };
+        *registry = Registry::new();
     }
 }
 
@@ -338,8 +363,7 @@ pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
         let index = registry.files.len() as u64 + 1;
         let room = index <= config::get(|c| c.max_files as u64);
         let Some(name) = room.then(|| record::new_block(KIND_NAME, index, 0)).flatten() else {
-            record::with_header(|h| _ = h.dropped.files.fetch_add(1, Relaxed));
-            return registry.others.block(module, 0);
+            return registry.other(module, key);
         };
         name.hash.store(key, Relaxed);
         store_text(&name.words, path);
@@ -357,7 +381,9 @@ pub(crate) fn other(module: Module) -> Option<&'static Block> {
 
 /// Whether MPI has this file open or had: then POSIX calls of the MPI library on it are measured.
 pub(crate) fn is_mpi_file(path: &str) -> bool {
-    lock().files.get(&fnv1a(path.bytes())).is_some_and(|known| known.blocks[Module::Mpiio as usize].is_some())
+    let (registry, key) = (lock(), fnv1a(path.bytes()));
+    let has_mpi = |known: &Known| known.blocks[Module::Mpiio as usize].is_some();
+    registry.files.get(&key).map_or_else(|| registry.others_of_mpi.contains(&key), has_mpi)
 }
 
 /// The counters that threads without a lane of their own share. The owner's block remembers where they
