@@ -17,11 +17,13 @@ pub(crate) enum Caller {
     Weir = 2,
     /// The MPI library, inside a collective call that will be in the list: what it moves is looked at.
     MpiListed = 3,
+    /// The MPI library, which goes on with what it was given before in a call that is not about files.
+    MpiMeanwhile = 4,
 }
 
 impl Caller {
     pub(crate) fn is_mpi(self) -> bool {
-        matches!(self, Caller::Mpi | Caller::MpiListed)
+        matches!(self, Caller::Mpi | Caller::MpiListed | Caller::MpiMeanwhile)
     }
 }
 
@@ -98,6 +100,15 @@ impl Thread {
             self.caller.set(Caller::App);
         }
         self.caller.get() == Caller::App
+    }
+
+    /// What seems to be the program's call is the MPI library's, until the answer is dropped.
+    pub(crate) fn goes_on_in_mpi(&self) -> Option<Restore> {
+        if self.caller.get() != Caller::App {
+            return None;
+        }
+        self.entry.set(arch::stack_pointer());
+        Some(Restore(self.caller.replace(Caller::MpiMeanwhile)))
     }
 
     pub(crate) fn owns_lane(&self) -> bool {

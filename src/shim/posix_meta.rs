@@ -1,7 +1,7 @@
 //! POSIX calls that open, close, duplicate, seek, sync, resize or map.
 
 use super::caller::{Thread, observing};
-use super::posix::missing;
+use super::posix::{by_whom, missing};
 use super::shield::shield;
 use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
@@ -90,7 +90,11 @@ fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int
                 .and_then(|p| files::block(&p, Module::Posix))
         };
         files::forget_fd(fd);
-        files::note_fd(Module::Posix, fd, block);
+        if by_mpi {
+            files::note_mpi_fd(fd, block)
+        } else {
+            files::note_fd(Module::Posix, fd, block)
+        }
         if let Some(block) = block {
             data::meta(thread, block, OPEN, start, end);
             data::set_position(thread, block, 0);
@@ -109,6 +113,7 @@ macro_rules! fd_calls {
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = files::of_fd(Module::Posix, $fd) {
+                    let _caller = by_whom(Thread::current(), $fd);
                     let _pass = ($waits && gate::is_on()).then(|| gate::admit(Thread::current(), block, 0));
                     let start = ticks();
                     // SAFETY: the program's own call.

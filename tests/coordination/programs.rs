@@ -14,6 +14,8 @@ use std::path::Path;
 const PROGRAMS: &[(Program, &str)] = &[
     (c("everything", "tests/programs/everything.c", &[]), "mpi"),
     (c("everything", "tests/programs/everything.c", &[]), "all"),
+    // What of these calls Open MPI does in others, such as barriers, is its I/O all the same.
+    (c("meanwhile", "tests/programs/meanwhile.c", &["-DSPLIT_ONLY"]), "mpi"),
     (c("threads", "tests/programs/threads.c", &[]), "mpi"),
     (c("threads", "tests/programs/threads.c", &[]), "all"),
     (c("posix", "tests/programs/posix.c", &[]), "all"),

@@ -295,8 +295,8 @@ fn a_service_without_the_key_coordinates_nobody() {
     client.connect(&impostor.address).unwrap();
     let _peer = impostor.say(&[
         Message::Hold { phase: 1, expected_ns: u64::MAX },
-        Message::Grant { phase: 1, share: 1.0, credit_bytes: 1 },
-        Message::Credit { phase: 1, credit_bytes: 1 },
+        Message::Grant { phase: 1, share: 1.0, credit_bytes: 1, expected_ns: 0 },
+        Message::Credit { phase: 1, credit_bytes: 1, expected_ns: 0 },
         welcome(),
     ]);
     let mut job = Job { client, heard: Vec::new() };
