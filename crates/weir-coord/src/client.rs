@@ -429,10 +429,12 @@ impl Client {
             Message::Grant { phase, share, credit_bytes, expected_ns } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
                     own.granted = true;
+                    let expected_ns = expected_ns.min(MOST_EXPECTED_NS);
                     self.words.push(Word::Granted { phase, share, credit_bytes, expected_ns });
                 }
             }
             Message::Credit { phase, credit_bytes, expected_ns } if self.is_current(phase) => {
+                let expected_ns = expected_ns.min(MOST_EXPECTED_NS);
                 self.words.push(Word::Credit { phase, credit_bytes, expected_ns });
             }
             Message::Hold { phase, expected_ns } => {
