@@ -1,12 +1,13 @@
 #!/bin/bash
-# What it takes to ask for a turn and get it: the first write of a phase, with a coordinator that grants at
-# once and without coordination, alternating. The difference of the medians is the round trip through the
-# gate: rank, leader, coordinator, and back. With the coordinator elected (in the same process) and as a service.
-# Beside it, from the same minutes, what the machine takes to ask through as many sleeping processes (wake.c), one
+# What the first write of a phase waits for: with a coordinator that grants at once and without coordination, alternating; the
+# difference of the medians. "alone": nobody else is there, so the phase was granted before it began. "asks": another job had
+# a phase in between, so the question passes from the rank to the leader, to the coordinator, and back. With the coordinator
+# elected (in the same process) and as a service.
+# Beside what asks, from the same minutes, what the machine takes to ask through as many sleeping processes (wake.c), one
 # and two, and nothing else: an idle virtual processor may take 50 µs to wake up.
 # shellcheck source=benches/common.sh
 . "$(dirname "$0")/common.sh"
-repetitions=${REPETITIONS:-7}
+repetitions=${REPETITIONS:-5}
 count=200
 pause_us=20000
 goal_us=60
@@ -20,8 +21,15 @@ trap 'kill $service 2>/dev/null; rm -rf "$sockets" "$work"' EXIT
 sleep 0.5
 
 run() { # run MPI NAME COORDINATOR
-    WEIR_PHASE_GAP=1ms WEIR_COORDINATOR=$3 launch 1 "$weir" "$work/gate.$1" "$work/file" $count $pause_us |
-        median >>"$work/times.$1.$2"
+    job "$1" "$3" "$work/file" $count $pause_us | median >>"$work/times.$1.$2"
+}
+run_beside() { # run_beside MPI NAME COORDINATOR: of the other job a phase lies between any two
+    job "$1" "$3" "$work/other" $((count * 13 / 10)) $((pause_us * 9 / 10)) >/dev/null &
+    run "$1" "$2" "$3"
+    wait $!
+}
+job() { # job MPI COORDINATOR FILE COUNT PAUSE_US
+    WEIR_PHASE_GAP=1ms WEIR_COORDINATOR=$2 launch 1 "$weir" "$work/gate.$1" "$3" "$4" "$5"
 }
 ask_machine() { # ask_machine NAME SLEEPERS
     "$work/wake" "$2" $count $pause_us | median >>"$work/machine.$1"
@@ -31,23 +39,24 @@ differences() { paste "$work/times.$1.$2" "$work/times.$1.off" | awk '{ print $1
 
 cc -O2 -o "$work/wake" "$root/benches/wake.c"
 say_load
-printf '%-8s %-10s %12s %12s %14s %12s  %s\n' \
-    MPI coordinator "off µs" "on µs" "round trip µs" "machine µs" "goal $goal_us µs"
+printf '%-8s %-16s %10s %10s %10s %12s  %s\n' MPI coordinator "off µs" "on µs" "waits µs" "machine µs" "goal $goal_us µs"
 for mpi in openmpi mpich; do
     use_mpi $mpi gate || continue
     rm -f "$work"/machine.*
     for _ in $(seq "$repetitions"); do
         run $mpi off off
-        run $mpi elected "elect:$sockets"
-        ask_machine elected 1
-        run $mpi service "unix:$sockets/socket"
-        ask_machine service 2
+        run $mpi elected-alone "elect:$sockets"
+        run $mpi service-alone "unix:$sockets/socket"
+        run_beside $mpi elected-asks "elect:$sockets"
+        ask_machine elected-asks 1
+        run_beside $mpi service-asks "unix:$sockets/socket"
+        ask_machine service-asks 2
     done
-    for name in elected service; do
-        trip_us=$(differences $mpi $name | median | microseconds)
-        printf '%-8s %-10s %12s %12s %14s %12s  %s\n' $mpi $name "$(median <"$work/times.$mpi.off" | microseconds)" \
-            "$(median <"$work/times.$mpi.$name" | microseconds)" "$trip_us" \
-            "$(median <"$work/machine.$name" | microseconds)" "$(verdict "$trip_us" $goal_us)"
+    for name in elected-alone service-alone elected-asks service-asks; do
+        wait_us=$(differences $mpi $name | median | microseconds)
+        machine_us=$(test ! -e "$work/machine.$name" || median <"$work/machine.$name" | microseconds)
+        printf '%-8s %-16s %10s %10s %10s %12s  %s\n' $mpi $name "$(median <"$work/times.$mpi.off" | microseconds)" \
+            "$(median <"$work/times.$mpi.$name" | microseconds)" "$wait_us" "$machine_us" "$(verdict "$wait_us" $goal_us)"
     done
 done
 say_load

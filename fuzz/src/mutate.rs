@@ -60,9 +60,10 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         Message::Challenge { nonce: [3; 32] },
         Message::Proven { mac: [4; 32] },
         Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy: "weir".into(), orders: true },
-        Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX },
+        Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX, expected_ns: 0 },
         Message::Hold { phase: 1, expected_ns: 1 },
-        Message::Credit { phase: 1, credit_bytes: 1 << 22 },
+        Message::Credit { phase: 1, credit_bytes: 1 << 22, expected_ns: 1 << 30 },
+        Message::Ahead { granted: true },
         Message::Status { last: true, text: "{}".into() },
         Message::Refuse { reason: "wrong key".into() },
     ];

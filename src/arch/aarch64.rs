@@ -47,6 +47,7 @@ pub(crate) fn thread_storage() -> *mut u8 {
 
 /// A variadic function: goes straight to the real one, once that was found, unless Weir is armed; else gathers its arguments
 /// into a `va_list`, as a C prologue does, and hands that to `$handler` in place of the `...`.
+/// It says where the caller's frame is, as a compiler does: a thread may be cancelled in the middle of a call.
 ///
 /// `$fixed` is the number of named arguments.
 macro_rules! variadic {
@@ -55,6 +56,7 @@ macro_rules! variadic {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
+                ".cfi_startproc",
                 "adrp x16, {state}",
                 "ldr w16, [x16, :lo12:{state}]",
                 "cmp w16, {armed}",
@@ -65,6 +67,9 @@ macro_rules! variadic {
                 "br x16",
                 "2:",
                 "stp x29, x30, [sp, #-240]!",
+                ".cfi_def_cfa_offset 240",
+                ".cfi_offset 29, -240",
+                ".cfi_offset 30, -232",
                 "mov x29, sp",
                 // What came in registers: the general ones at sp + 48, the others at sp + 112.
                 "stp x0, x1, [sp, #48]",
@@ -86,7 +91,11 @@ macro_rules! variadic {
                 concat!("add x", $fixed, ", sp, #16"),
                 "bl {handler}",
                 "ldp x29, x30, [sp], #240",
+                ".cfi_restore 30",
+                ".cfi_restore 29",
+                ".cfi_def_cfa_offset 0",
                 "ret",
+                ".cfi_endproc",
                 state = sym $crate::lifecycle::STATE,
                 armed = const $crate::lifecycle::ARMED,
                 real = sym $real,

@@ -43,6 +43,7 @@ pub(crate) fn thread_storage() -> *mut u8 {
 
 /// A variadic function: goes straight to the real one, once that was found, unless Weir is armed; else gathers its arguments
 /// into a `va_list`, as a C prologue does, and hands that to `$handler` in place of the `...`.
+/// It says where the caller's frame is, as a compiler does: a thread may be cancelled in the middle of a call.
 ///
 /// `$fixed` is the number of named arguments: two or three.
 macro_rules! variadic {
@@ -53,6 +54,7 @@ macro_rules! variadic {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
+                ".cfi_startproc",
                 "cmp dword ptr [rip + {state}], {armed}",
                 "je 2f",
                 "cmp qword ptr [rip + {real}], 0",
@@ -60,6 +62,7 @@ macro_rules! variadic {
                 "jmp qword ptr [rip + {real}]",
                 "2:",
                 "sub rsp, 0xd8",
+                ".cfi_adjust_cfa_offset 0xd8",
                 // The register save area of the System V ABI at rsp + 0x20.
                 "mov [rsp + 0x20], rdi",
                 "mov [rsp + 0x28], rsi",
@@ -88,7 +91,9 @@ macro_rules! variadic {
                 concat!("lea ", $argument, ", [rsp]"),
                 "call {handler}",
                 "add rsp, 0xd8",
+                ".cfi_adjust_cfa_offset -0xd8",
                 "ret",
+                ".cfi_endproc",
                 state = sym $crate::lifecycle::STATE,
                 armed = const $crate::lifecycle::ARMED,
                 real = sym $real,

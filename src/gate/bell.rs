@@ -10,11 +10,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_coord::Waker;
 
-/// Sleeps while the word is what it was, for some time, or less.
+/// Sleeps while the word is what it was, for some time, or less. `errno` stays as it is: the program may be asleep here.
 pub(super) fn sleep(word: &AtomicU32, was: u32, limit: Duration) {
     let time = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-    // SAFETY: the address of a word that stays mapped, and a time that outlives the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, was, &time) };
+    // SAFETY: the address of a word that stays mapped, and a time that outlives the call; errno is this thread's.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, was, &time);
+        *errno = before;
+    }
 }
 
 /// Wakes all who sleep on the word, in any process; whether there was one.

@@ -74,7 +74,7 @@ impl Desk {
         self.request.store(request, Relaxed);
         self.state.store(ASKED, Release);
         ring();
-        if wait_until(until, || self.state.load(Acquire) == ANSWERED) {
+        if wait_until(until, || self.state.load(Acquire) == ANSWERED) || !self.give_up() {
             let count = (self.target_count.load(Relaxed) as usize).min(TARGETS);
             let answer = Answer {
                 request,
@@ -82,20 +82,21 @@ impl Desk {
                 stripes: self.stripes.load(Relaxed),
                 targets: self.targets[..count].iter().map(|target| target.load(Relaxed)).collect(),
             };
-            self.state.store(FREE, Release);
-            return Some(answer);
+            // Unless the leader took this rank for dead.
+            let is_mine = self.state.compare_exchange(ANSWERED, FREE, AcqRel, Relaxed).is_ok();
+            return Some(answer).filter(|_| is_mine);
         }
-        self.give_up();
         None
     }
 
-    fn give_up(&self) {
+    /// False: it is too late for that.
+    fn give_up(&self) -> bool {
         let next = |state| match state {
             SENT => Some(ABANDONED),
-            ASKED | ANSWERED => Some(FREE),
+            ASKED => Some(FREE),
             _ => None,
         };
-        let _ = self.state.fetch_update(AcqRel, Acquire, next);
+        self.state.fetch_update(AcqRel, Acquire, next).is_ok()
     }
 
     /// What was allocated for a file is not needed any more.
@@ -117,14 +118,16 @@ impl Desk {
         let _ = self.state.fetch_update(AcqRel, Acquire, next);
     }
 
-    /// Looked at twice, much longer apart than anybody needs: who took the desk, or was answered there, is gone.
-    pub(super) fn clear(&self, last: &mut Option<(u32, u64)>) {
+    /// Looked at twice, much longer apart than anybody needs: who took the desk, or was answered there, is gone. What was
+    /// allocated for it, if anything, is to be given back.
+    pub(super) fn clear(&self, last: &mut Option<(u32, u64)>) -> Option<u64> {
+        let request = self.request.load(Relaxed);
         let now = (self.state.load(Acquire), self.last_request.load(Relaxed));
         let is_with_a_rank = matches!(now.0, TAKEN | ANSWERED);
-        if is_with_a_rank && *last == Some(now) {
-            let _ = self.state.compare_exchange(now.0, FREE, AcqRel, Relaxed);
-        }
+        let is_left = is_with_a_rank && *last == Some(now);
         *last = is_with_a_rank.then_some(now);
+        let is_cleared = is_left && self.state.compare_exchange(now.0, FREE, AcqRel, Relaxed).is_ok();
+        (is_cleared && now.0 == ANSWERED).then_some(request)
     }
 
     /// The leader passes on what lies on the desk.
@@ -192,13 +195,20 @@ mod tests {
         let mut last = None;
         for state in [TAKEN, ANSWERED] {
             desk.state.store(state, Release);
-            desk.clear(&mut last);
+            desk.request.store(7, Relaxed);
+            assert_eq!(desk.clear(&mut last), None);
             assert!(!desk.take(Instant::now()), "state {state}");
-            desk.clear(&mut last);
+            let unused = (state == ANSWERED).then_some(7);
+            assert_eq!(desk.clear(&mut last), unused, "what was allocated is given back");
             assert!(desk.take(Instant::now()), "state {state}");
             desk.state.store(FREE, Release);
             desk.clear(&mut last);
         }
+        // An answer that comes with the end of patience is taken.
+        desk.state.store(ANSWERED, Release);
+        assert!(!desk.give_up());
+        desk.state.store(SENT, Release);
+        assert!(desk.give_up());
         // Two who took it one after the other.
         desk.state.store(TAKEN, Release);
         desk.clear(&mut last);

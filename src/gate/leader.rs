@@ -3,7 +3,7 @@
 
 use super::bell::Ears;
 use super::desk::Answer;
-use super::page::{CLOSED, OPEN, Page, SILENT_NS, Sum};
+use super::page::{AHEAD, CLOSED, OPEN, Page, SILENT_NS, Sum};
 use super::thread::{own_descriptors, stack_bytes, with_signals_blocked};
 use super::watch::{Change, Watch};
 use super::{Presence, explain, note, speak_up};
@@ -33,9 +33,8 @@ const LIMITED: Duration = Duration::from_millis(2);
 const IN_PHASE: Duration = Duration::from_millis(5);
 const HELD: Duration = Duration::from_millis(50);
 const BETWEEN: Duration = Duration::from_millis(100);
-/// How long it looks for the answer to a question without a pause: a coordinator on the same machine has answered by
-/// then, and to fall asleep and be woken would take as long again.
-const ANSWER_NS: u64 = 300_000;
+/// How long it listens for the answer to a question by itself: one that comes at once need not wake another thread first.
+const ANSWER: Duration = Duration::from_millis(1);
 /// How often it looks whether all ranks are alive.
 const ROLL_CALL_NS: u64 = 250_000_000;
 
@@ -174,6 +173,8 @@ struct State {
     page: &'static Page,
     /// Nobody coordinates: everybody may go.
     is_open: bool,
+    /// The next phase is granted already.
+    is_ahead: bool,
     /// The coordinator was asked for a turn and has not answered.
     is_asking: bool,
     /// Allocations that came too late.
@@ -186,11 +187,12 @@ impl Leader {
         let sum = page.sum();
         let watch = Watch::new(fixed_gap_ns, config::get(|c| c.max_wait_ns), &sum);
         page.limit_reached.store(0, Release);
+        page.forget_waits();
         page.set_credit(CLOSED);
         page.desk.open();
         page.readers.open();
         let ears = Ears::open(member.as_raw_fd(), waker, &page.bell);
-        let gate = State { page, is_open: false, is_asking: false, unwanted: Vec::new() };
+        let gate = State { page, is_open: false, is_ahead: false, is_asking: false, unwanted: Vec::new() };
         Leader { page, ears, member, watch, gate }
     }
 
@@ -205,7 +207,7 @@ impl Leader {
             self.page.beat_ns.store(now, Release);
             if now >= roll_call_ns {
                 self.page.call_roll();
-                self.page.desk.clear(&mut at_desk);
+                self.gate.unwanted.extend(self.page.desk.clear(&mut at_desk));
                 speak_up(self.page);
                 roll_call_ns = now + ROLL_CALL_NS;
             }
@@ -217,8 +219,8 @@ impl Leader {
             }
             self.page.readers.pass_on(self.member.client());
             self.hear(Duration::ZERO);
-            while self.gate.is_asking && now_ns() < now + ANSWER_NS {
-                self.hear(Duration::ZERO);
+            if self.gate.is_asking {
+                self.hear(ANSWER);
             }
             self.gate.unwanted.drain(..).for_each(|request| self.member.client().release(request));
             self.rest(rings);
@@ -250,24 +252,24 @@ impl Leader {
         match change {
             Change::Began => {
                 self.member.client().begin(self.watch.phases(), None);
-                if self.gate.is_open {
+                let is_granted = self.gate.is_open || self.gate.is_ahead;
+                if is_granted {
                     self.page.set_credit(OPEN);
                 }
-                self.gate.is_asking = self.member.client().is_joined();
+                self.gate.is_asking = !is_granted && self.member.client().is_joined();
             }
             Change::Ended(ended) => {
                 self.page.limit_reached.store(0, Release);
-                if !self.gate.is_open {
-                    self.page.set_credit(CLOSED);
-                }
+                self.page.forget_waits();
                 let habits = self.habits();
                 self.member.client().end(ended.bytes, ended.io_ns, ended.waited_ns);
                 self.member.client().set_habits(habits);
             }
             Change::None => {}
         }
-        if self.watch.phase().is_some() {
-            self.member.client().moved(self.watch.progress(sum));
+        match self.watch.phase() {
+            Some(_) => self.member.client().moved(self.watch.progress(sum)),
+            None => self.gate.stand_by(),
         }
     }
 
@@ -282,6 +284,7 @@ impl Leader {
 
     /// The job is over, or this rank's part in it: what was learnt is kept, and others may lead.
     fn depart(mut self) {
+        self.gate.is_ahead = false;
         let change = self.watch.end(&self.page.sum());
         self.tell(change, &Sum::default());
         if self.page.is_home.load(Acquire) == 1
@@ -310,18 +313,31 @@ fn pause(page: &Page, watch: &Watch) -> Duration {
 impl State {
     fn hear(&mut self, word: Word, watch: &Watch) {
         // Whatever else is said answers the question, or means that nobody will.
-        self.is_asking &= matches!(word, Word::Credit { .. } | Word::Allocated { .. } | Word::Turn { .. });
+        let is_other = |word: &Word| {
+            matches!(
+                word,
+                Word::Credit { .. } | Word::Ahead { .. } | Word::Allocated { .. } | Word::Turn { .. }
+            )
+        };
+        self.is_asking &= is_other(&word);
         match word {
             Word::Joined { policy, orders } => {
-                self.is_open = false;
+                (self.is_open, self.is_ahead) = (false, false);
                 self.page.readers.set_ordered(orders);
                 measure::with_header(|header| header.policy.set(&policy));
                 if watch.phase().is_none() {
-                    self.page.set_credit(CLOSED);
+                    self.stand_by();
                 }
             }
-            Word::Granted { credit_bytes, .. } | Word::Credit { credit_bytes, .. } => {
-                self.page.expected_ns.store(0, Release);
+            Word::Ahead { granted } => {
+                self.is_ahead = granted;
+                if watch.phase().is_none() {
+                    self.stand_by();
+                }
+            }
+            Word::Granted { credit_bytes, expected_ns, .. }
+            | Word::Credit { credit_bytes, expected_ns, .. } => {
+                self.page.expected_ns.store(expected_ns, Release);
                 self.allow(watch.base_bytes().saturating_add(credit_bytes));
             }
             Word::Held { expected_ns, .. } => {
@@ -347,10 +363,24 @@ impl State {
         }
     }
 
+    /// What holds between phases.
+    fn stand_by(&self) {
+        let credit = match self {
+            State { is_open: true, .. } => OPEN,
+            State { is_ahead: true, .. } => AHEAD,
+            _ => CLOSED,
+        };
+        self.page.set_credit(credit);
+    }
+
     /// A phase whose wait reached its limit is not held back any more.
     fn allow(&self, credit_bytes: u64) {
         if self.page.limit_reached.load(Acquire) == 0 {
             self.page.set_credit(credit_bytes);
+        }
+        // It may have reached it just now.
+        if self.page.limit_reached.load(Acquire) == 1 {
+            self.page.set_credit(OPEN);
         }
     }
 }

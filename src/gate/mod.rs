@@ -25,7 +25,7 @@ use crate::profile;
 use crate::shim::caller::{Caller, Thread};
 use crate::shim::shield::shield;
 use crate::{clock, lifecycle};
-use page::{Attached, OPEN, SILENT_NS};
+use page::{AHEAD, Attached, OPEN, SILENT_NS};
 use reads::{Read, Reads};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -154,9 +154,13 @@ pub(crate) fn admit(thread: &Thread, block: &Block, bytes: u64) -> Pass {
     let Some(attached) = attached() else { return Pass::FREE };
     let bytes = bytes.min(MOST_BYTES);
     attached.slot.in_flight.fetch_add(1, AcqRel);
-    if !attached.page.spend(bytes) {
-        attached.slot.in_flight.fetch_sub(1, AcqRel);
-        wait(attached, bytes);
+    match attached.page.spend(bytes) {
+        Some(AHEAD) => begin_ahead(&attached),
+        Some(_) => {}
+        None => {
+            attached.slot.in_flight.fetch_sub(1, AcqRel);
+            wait(attached, bytes);
+        }
     }
     Pass { request: Some((attached, bytes)), read: None }
 }
@@ -226,6 +230,20 @@ fn join() -> Option<&'static Presence> {
     }
 }
 
+/// The first request of a phase that was granted before it began: the leader is told, and nobody waits for it.
+#[cold]
+fn begin_ahead(attached: &Attached) {
+    attached.page.phase_began_ahead();
+    shield((), || _ = presence().map(call_leader));
+}
+
+/// Wakes the leader; if it is gone this process takes its place.
+fn call_leader(presence: &'static Presence) {
+    if !presence.attached.page.bell.ring() {
+        leader::start(presence);
+    }
+}
+
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq)]
 enum Outcome {
@@ -244,7 +262,7 @@ fn wait(attached: Attached, bytes: u64) {
     slot.is_here();
     slot.waiting_bytes.fetch_add(bytes, AcqRel);
     slot.waiting.fetch_add(1, AcqRel);
-    let outcome = shield(Outcome::Alone, || turn(&attached, bytes, start_ns));
+    let outcome = turn(&attached, bytes, start_ns);
     // Started before it stops waiting: between the two nobody may think that nothing is going on.
     slot.in_flight.fetch_add(1, AcqRel);
     slot.waiting.fetch_sub(1, AcqRel);
@@ -277,10 +295,17 @@ fn turn(attached: &Attached, bytes: u64, start_ns: u64) -> Outcome {
     let page = attached.page;
     let look = || {
         let news = page.news();
-        if page.spend(bytes) { None } else { Some(news) }
+        if page.spend(bytes).is_some() { None } else { Some(news) }
     };
     let expected_ns = || page.expected_ns.load(Acquire);
     wait_for(attached, start_ns, expected_ns, look, |news, limit| page.sleep(news, limit))
+}
+
+/// What somebody who waits does next.
+enum Next {
+    GoOn(Outcome),
+    Yield,
+    Sleep(u32, Duration),
 }
 
 /// Asks the leader to look, and waits until `look` answers nothing, or for a reason to go on all the same. What it answers is
@@ -292,41 +317,47 @@ fn wait_for(
     look: impl Fn() -> Option<u32>,
     sleep: impl Fn(u32, Duration),
 ) -> Outcome {
-    let page = attached.page;
+    shield((), || _ = presence().map(call_leader));
+    loop {
+        let next = || match look() {
+            None => Next::GoOn(Outcome::Turn),
+            Some(seen) => wait_on(attached, start_ns, expected_ns(), seen),
+        };
+        // In between, who waits is who called: a signal handler may do I/O of its own, or never come back here.
+        match shield(Next::GoOn(Outcome::Alone), next) {
+            Next::GoOn(outcome) => return outcome,
+            // SAFETY: no arguments.
+            Next::Yield => _ = unsafe { libc::sched_yield() },
+            Next::Sleep(seen, limit) => sleep(seen, limit),
+        }
+    }
+}
+
+/// It has waited in vain so far.
+fn wait_on(attached: &Attached, start_ns: u64, expected_ns: u64, seen: u32) -> Next {
+    let now = now_ns();
     let patience_ns = config::get(|c| c.max_wait_ns);
-    let Some(presence) = presence() else { return Outcome::Alone };
-    if !page.bell.ring() {
+    let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(expected_ns);
+    let silent_ns = attached.page.silent_ns(now);
+    if now >= limit_ns {
+        return Next::GoOn(Outcome::Limit);
+    }
+    let Some(presence) = presence().filter(|_| lifecycle::armed()) else { return Next::GoOn(Outcome::Alone) };
+    if silent_ns > SILENT_NS {
+        if !attached.is_at(&presence.place) {
+            // Somebody took the page away (the system may, at a logout): the next request makes another.
+            PRESENCE.store(std::ptr::null_mut(), Release);
+            return Next::GoOn(Outcome::Alone);
+        }
         leader::start(presence);
     }
-    loop {
-        let Some(seen) = look() else { return Outcome::Turn };
-        let now = now_ns();
-        let limit_ns = start_ns.saturating_add(patience_ns).saturating_add(expected_ns());
-        let silent_ns = page.silent_ns(now);
-        if now >= limit_ns {
-            return Outcome::Limit;
-        }
-        if !lifecycle::armed() {
-            return Outcome::Alone;
-        }
-        if silent_ns > SILENT_NS {
-            if !attached.is_at(&presence.place) {
-                // Somebody took the page away (the system may, at a logout): the next request makes another.
-                PRESENCE.store(std::ptr::null_mut(), Release);
-                return Outcome::Alone;
-            }
-            leader::start(presence);
-        }
-        if silent_ns > SILENT_NS + ALONE_AFTER_NS {
-            return Outcome::Alone;
-        }
-        if now < start_ns + AWAKE_NS {
-            // SAFETY: no arguments.
-            unsafe { libc::sched_yield() };
-            continue;
-        }
-        sleep(seen, LOOK.min(Duration::from_nanos(limit_ns - now)));
+    if silent_ns > SILENT_NS + ALONE_AFTER_NS {
+        return Next::GoOn(Outcome::Alone);
     }
+    if now < start_ns + AWAKE_NS {
+        return Next::Yield;
+    }
+    Next::Sleep(seen, LOOK.min(Duration::from_nanos(limit_ns - now)))
 }
 
 /// Adds to what the profile will say of the gate.

@@ -11,6 +11,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 use weir_coord::place::Place;
@@ -18,10 +19,12 @@ use weir_coord::place::Place;
 /// Ranks beyond this many share the last slot.
 pub(super) const SLOTS: usize = 1023;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x04");
 
 /// The credit of a gate that is open.
 pub(super) const OPEN: u64 = u64::MAX;
+/// The same before a phase: whoever comes first is let through, and says that a phase has begun.
+pub(super) const AHEAD: u64 = u64::MAX - 1;
 /// The credit of a gate that lets nobody through.
 pub(super) const CLOSED: u64 = 0;
 
@@ -88,8 +91,11 @@ pub(super) struct Slot {
     /// The process was stopped (SIGSTOP, a debugger): what it has under way holds nobody up.
     stopped: AtomicU32,
     pub(super) waiting_bytes: AtomicU64,
+    /// Since the last phase ended.
     pub(super) waited_ns: AtomicU64,
     pub(super) last_end_ns: AtomicU64,
+    /// The one in which `pid` is its number: a container may have its own.
+    pid_namespace: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Page>() < 88 << 10);
@@ -104,26 +110,34 @@ pub(super) struct Sum {
     pub(super) spent_bytes: u64,
     pub(super) done_bytes: u64,
     pub(super) waiting_bytes: u64,
-    /// Of the rank that has waited longest: the others wait for it in the end.
+    /// Of the rank that has waited longest in this phase: the others wait for it in the end.
     pub(super) waited_ns: u64,
     pub(super) last_end_ns: u64,
+    /// How long who waits should have to.
+    pub(super) expected_ns: u64,
 }
 
 impl Page {
-    /// Charges a request if it may start.
+    /// Charges a request if it may start; the answer is the credit that lets it.
     #[inline]
-    pub(super) fn spend(&self, bytes: u64) -> bool {
+    pub(super) fn spend(&self, bytes: u64) -> Option<u64> {
         let mut spent = self.spent_bytes.load(Relaxed);
         loop {
-            if spent >= self.credit.bytes.load(Acquire) {
-                return false;
+            let credit = self.credit.bytes.load(Acquire);
+            if spent >= credit {
+                return None;
             }
             match self.spent_bytes.compare_exchange_weak(spent, spent.saturating_add(bytes), AcqRel, Relaxed)
             {
-                Ok(_) => return true,
+                Ok(_) => return Some(credit),
                 Err(now) => spent = now,
             }
         }
+    }
+
+    /// The first request of a phase was let through ahead: those that follow it have nothing to say.
+    pub(super) fn phase_began_ahead(&self) {
+        let _ = self.credit.bytes.compare_exchange(AHEAD, OPEN, AcqRel, Relaxed);
     }
 
     /// Charges a request that starts without being allowed to.
@@ -173,6 +187,7 @@ impl Page {
         let slot = &self.slot[taken];
         // Whether the processes that share the last one are alive cannot be told.
         let pid = if taken == SLOTS - 1 { 0 } else { std::process::id() };
+        slot.pid_namespace.store(pid_namespace(), Release);
         slot.pid.store(pid, Release);
         slot
     }
@@ -182,11 +197,16 @@ impl Page {
     }
 
     pub(super) fn sum(&self) -> Sum {
-        let mut sum = Sum { spent_bytes: self.spent_bytes.load(Acquire), ..Sum::default() };
+        let mut sum = Sum {
+            spent_bytes: self.spent_bytes.load(Acquire),
+            expected_ns: self.expected_ns.load(Acquire),
+            ..Sum::default()
+        };
         for slot in self.used_slots() {
             if slot.stopped.load(Relaxed) == 0 {
-                sum.in_flight += slot.in_flight.load(Acquire);
+                // In this order: who stops waiting has started before.
                 sum.waiting += slot.waiting.load(Acquire);
+                sum.in_flight += slot.in_flight.load(Acquire);
                 sum.marks += slot.marks.load(Relaxed);
                 sum.waiting_bytes = sum.waiting_bytes.saturating_add(slot.waiting_bytes.load(Relaxed));
             }
@@ -202,9 +222,20 @@ impl Page {
         sum
     }
 
+    /// A phase is over: what is waited for from now on belongs to the next.
+    pub(super) fn forget_waits(&self) {
+        self.used_slots().iter().for_each(|slot| slot.waited_ns.store(0, Relaxed));
+    }
+
     /// Takes out of the sum what ranks that died or were stopped have under way.
     pub(super) fn call_roll(&self) {
-        for slot in self.used_slots() {
+        let namespace = pid_namespace();
+        let is_known = |slot: &Slot| slot.pid_namespace.load(Acquire) == namespace;
+        self.readers.call_roll(|pid| {
+            let is_rank = |slot: &Slot| slot.pid.load(Acquire) == pid && is_known(slot);
+            self.used_slots().iter().any(is_rank) && is_dead(pid, profile::stat_field(pid, 0))
+        });
+        for slot in self.used_slots().iter().filter(|slot| is_known(slot)) {
             let pid = slot.pid.load(Acquire);
             if pid == 0 {
                 continue;
@@ -226,7 +257,6 @@ impl Page {
                 slot.stopped.store(u32::from(matches!(state, 'T' | 't')), Relaxed);
             }
         }
-        self.readers.call_roll(|pid| is_dead(pid, profile::stat_field(pid, 0)));
     }
 }
 
@@ -239,6 +269,12 @@ impl Slot {
     pub(super) fn is_here(&self) {
         self.stopped.store(0, Relaxed);
     }
+}
+
+/// 0 where that cannot be told: then there is one for all.
+fn pid_namespace() -> u64 {
+    static NAMESPACE: OnceLock<u64> = OnceLock::new();
+    *NAMESPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino()))
 }
 
 fn is_dead(pid: u32, state: Option<char>) -> bool {
@@ -363,6 +399,43 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         panic!("{} requests are under way instead of {in_flight}", page.sum().in_flight);
+    }
+
+    #[test]
+    fn of_each_phase_the_longest_wait_counts() {
+        let page = page();
+        let (one, other) = (page.take_slot(), page.take_slot());
+        one.waited_ns.store(10, Relaxed);
+        assert_eq!(page.sum().waited_ns, 10);
+        page.forget_waits();
+        other.waited_ns.store(7, Relaxed);
+        assert_eq!(page.sum().waited_ns, 7, "of another rank, and less than the one before");
+    }
+
+    #[test]
+    fn who_comes_first_says_that_a_phase_has_begun() {
+        let page = page();
+        page.set_credit(AHEAD);
+        assert_eq!(page.spend(5), Some(AHEAD));
+        page.phase_began_ahead();
+        assert_eq!(page.spend(5), Some(OPEN));
+        page.set_credit(CLOSED);
+        page.phase_began_ahead();
+        assert_eq!(page.spend(5), None, "what was taken back stays so");
+    }
+
+    #[test]
+    fn ranks_in_another_container_are_not_looked_for() {
+        let page = page();
+        let slot = page.take_slot();
+        slot.pid.store(u32::MAX >> 1, Release);
+        slot.in_flight.store(1, Release);
+        slot.pid_namespace.store(pid_namespace() + 1, Release);
+        page.call_roll();
+        assert_eq!(page.sum().in_flight, 1);
+        slot.pid_namespace.store(pid_namespace(), Release);
+        page.call_roll();
+        assert_eq!(page.sum().in_flight, 0);
     }
 
     #[test]

@@ -50,8 +50,10 @@ pub(super) struct Watch {
     patience_ns: u64,
     /// Those that are: a signal handler left them by `siglongjmp`, or the storage does not answer. They keep no turn.
     lost_in_flight: u32,
+    /// The same of requests that wait, for longer than any may.
+    lost_waiting: u32,
     /// What was seen last of the requests, and since when it has been so.
-    seen: (u32, u64, u64),
+    seen: (u32, u32, u64, u64),
     seen_since_ns: u64,
 }
 
@@ -83,14 +85,15 @@ impl Watch {
         let spent_bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
         let done_bytes = sum.done_bytes.saturating_sub(phase.base.done_bytes).min(spent_bytes);
         // A request of no bytes, such as a sync, is one that wants to be let in too.
-        let waiting_bytes = sum.waiting_bytes.max(u64::from(sum.waiting > 0));
+        let waits = sum.waiting > self.lost_waiting;
+        let waiting_bytes = if waits { sum.waiting_bytes.max(1) } else { 0 };
         Progress { done_bytes, spent_bytes, wanted_bytes: spent_bytes.saturating_add(waiting_bytes) }
     }
 
     pub(super) fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
         let moved = sum.spent_bytes != self.seen_bytes;
         self.look_for_lost(now_ns, sum);
-        let busy = sum.in_flight > self.lost_in_flight || sum.waiting > 0;
+        let busy = sum.in_flight > self.lost_in_flight || sum.waiting > self.lost_waiting;
         let active = busy || moved;
         self.stale_marks = self.stale_marks.min(sum.marks);
         if active || (sum.marks > self.stale_marks && !self.has_rested(now_ns, sum, MOST_GAP_NS)) {
@@ -119,14 +122,21 @@ impl Watch {
         }
     }
 
-    /// Requests in flight of which nothing has been heard for longer than anybody is to wait are lost, unless they end after all.
+    /// Requests of which nothing has been heard for longer than anybody is to wait are lost, unless they end after all.
     fn look_for_lost(&mut self, now_ns: u64, sum: &Sum) {
-        let seen = (sum.in_flight, sum.spent_bytes, sum.done_bytes);
+        let seen = (sum.in_flight, sum.waiting, sum.spent_bytes, sum.done_bytes);
         if self.seen != seen {
             (self.seen, self.seen_since_ns) = (seen, now_ns);
             self.lost_in_flight = self.lost_in_flight.min(sum.in_flight);
-        } else if now_ns.saturating_sub(self.seen_since_ns) > self.patience_ns {
+            self.lost_waiting = self.lost_waiting.min(sum.waiting);
+            return;
+        }
+        let quiet_ns = now_ns.saturating_sub(self.seen_since_ns);
+        if quiet_ns > self.patience_ns {
             self.lost_in_flight = sum.in_flight;
+        }
+        if quiet_ns > self.patience_ns.saturating_add(sum.expected_ns).saturating_add(LEAST_PATIENCE_NS) {
+            self.lost_waiting = sum.waiting;
         }
     }
 
@@ -167,7 +177,7 @@ impl Watch {
         self.seen_bytes = sum.spent_bytes;
         self.gap_ns = None;
         let end_ns = sum.last_end_ns.max(phase.began_ns);
-        let waited_ns = sum.waited_ns.saturating_sub(phase.base.waited_ns).min(end_ns - phase.began_ns);
+        let waited_ns = sum.waited_ns.min(end_ns - phase.began_ns);
         let bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
         let span = Span {
             start_ns: phase.began_ns,
@@ -403,6 +413,23 @@ mod tests {
         program.look();
         program.write(1000, 50_000 * MS);
         assert_eq!(program.ends().len(), 2, "and when it came back after all, slow ones count again");
+    }
+
+    #[test]
+    fn who_was_left_waiting_for_ever_keeps_no_turn() {
+        let mut program = Program::new(Some(20 * MS));
+        program.sum.expected_ns = 30_000 * MS;
+        program.sum.waiting = 1;
+        program.sum.waiting_bytes = 1000;
+        program.pass(85_000 * MS);
+        assert_eq!(program.ends(), [], "it may wait for as long as is expected, and its patience more");
+        assert!(program.watch.progress(&program.sum).is_waiting());
+        program.pass(10_000 * MS);
+        assert_eq!(program.ends().len(), 1);
+        program.write(500, 10 * MS);
+        assert!(!program.watch.progress(&program.sum).is_waiting(), "nobody does who can be told from it");
+        program.pass(100 * MS);
+        assert_eq!(program.ends().len(), 2);
     }
 
     #[test]

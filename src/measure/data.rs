@@ -5,6 +5,7 @@
 
 use super::exchange::{self, Noted};
 use super::files;
+use super::handles;
 use super::lane::{self, Access, Name, Own, Shared};
 use crate::shim::caller::{self, Caller, Thread};
 use std::sync::atomic::Ordering::Relaxed;
@@ -136,9 +137,9 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
     let time = pick(block, write, POSIX_F_READ_TIME, POSIX_F_WRITE_TIME);
     let end = pick(block, write, POSIX_F_READ_END_TIMESTAMP, POSIX_F_WRITE_END_TIMESTAMP);
     note_times::<A>(lane::words::<A>(), Module::Posix, call, time, end, duration);
-    if thread.caller.get() == Caller::MpiListed {
+    if matches!(thread.caller.get(), Caller::MpiListed | Caller::MpiMeanwhile) {
         let start = offset.unwrap_or_else(|| word(block, POSIX_POSITION).load(Relaxed));
-        exchange::transferred(thread, block, write, start, call.bytes);
+        note_transfer(thread, block, call, start);
     }
     note_offset::<A>(block, write, offset, call.bytes);
     match thread.caller.get() {
@@ -154,7 +155,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
                 pick(block, write, POSIX_READ_ATTENTION, POSIX_WRITE_ATTENTION),
             );
         }
-        Caller::Mpi | Caller::MpiListed => {
+        Caller::Mpi | Caller::MpiListed | Caller::MpiMeanwhile => {
             let kind = tally::POSIX_BY_MPI + usize::from(write);
             A::count(kind, block, call.bytes, call.start_ticks);
             thread.file_ticks.set(thread.file_ticks.get() + duration);
@@ -164,6 +165,21 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
             }
         }
         Caller::Weir => {}
+    }
+}
+
+/// What the MPI library moved belongs to the collective call that it is in, or to a split one that is under way.
+fn note_transfer(thread: &Thread, block: &'static Block, call: &Call, start: u64) {
+    if thread.caller.get() == Caller::MpiListed {
+        exchange::transferred(thread, block, call.write(), start, call.bytes);
+    } else if let Some(split) = handles::split_under_way(block) {
+        split.file_ticks.fetch_add(call.duration(), Relaxed);
+        split.file_bytes.fetch_add(call.bytes, Relaxed);
+        if let Ok(mut noted) = split.noted.try_lock()
+            && let Some(noted) = noted.as_mut()
+        {
+            noted.moved(block, call.write(), start, call.bytes);
+        }
     }
 }
 

@@ -102,11 +102,7 @@ pub(crate) fn started(thread: &Thread, start_ticks: u64) {
 /// The MPI library moved bytes beneath the call.
 pub(crate) fn transferred(thread: &Thread, block: &Block, write: bool, start: u64, bytes: u64) {
     with_trace(thread, |trace, _| {
-        let noted = &mut trace.noted;
-        // Not what it read to fill the gaps of what it writes, nor files of its own.
-        if noted.write == write && noted.file == block.file.load(Relaxed) {
-            noted.transfers.add(start, bytes);
-        }
+        trace.noted.moved(block, write, start, bytes);
         Some(())
     });
 }
@@ -131,6 +127,13 @@ pub(crate) fn resume(thread: &Thread, start_ticks: u64, noted: Noted) {
 }
 
 impl Noted {
+    pub(super) fn moved(&mut self, block: &Block, write: bool, start: u64, bytes: u64) {
+        // Not what it read to fill the gaps of what it writes, nor files of its own.
+        if self.write == write && self.file == block.file.load(Relaxed) {
+            self.transfers.add(start, bytes);
+        }
+    }
+
     /// More was moved than has been seen: better to know nothing of it than a part.
     pub(crate) fn forget_transfers(&mut self) {
         self.transfers = Transfers::NONE;

@@ -4,7 +4,7 @@ use super::record;
 use crate::config;
 use crate::gate;
 use crate::shim::shield::shield;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
@@ -15,16 +15,29 @@ use weir_profile::layout::*;
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
 
-/// What is known of a descriptor: where the owner's counters are, per module that uses it. Null when
-/// nobody has looked yet, [`ignored`] when it is not a file to be measured.
-struct Fd {
-    posix: AtomicPtr<Block>,
-    stdio: AtomicPtr<Block>,
+/// Where the owner's counters of a descriptor are. Null when nobody has looked yet, [`ignored`] when it is not a
+/// file to be measured.
+type Place = AtomicPtr<Block>;
+
+/// For POSIX calls of the program, and of the MPI library. Of a descriptor that the library opened only the second is
+/// there: the hot path then finds nothing, and [`is_opened_by_mpi`] tells why.
+static POSIX: [[Place; 2]; MAX_FDS] = [const { [const { unseen() }; 2] }; MAX_FDS];
+const BY_APP: usize = 0;
+const BY_MPI: usize = 1;
+
+/// For calls on streams.
+static STDIO: [Place; MAX_FDS] = [const { unseen() }; MAX_FDS];
+
+/// The place in which the counters are, whoever opened the descriptor.
+#[inline(always)]
+fn place(module: Module, fd: c_int) -> Option<&'static Place> {
+    let fd = fd as u32 as usize;
+    if module == Module::Stdio { STDIO.get(fd) } else { POSIX.get(fd).map(|places| &places[BY_MPI]) }
 }
 
-static FDS: [Fd; MAX_FDS] = [const {
-    Fd { posix: AtomicPtr::new(std::ptr::null_mut()), stdio: AtomicPtr::new(std::ptr::null_mut()) }
-}; MAX_FDS];
+const fn unseen() -> Place {
+    AtomicPtr::new(std::ptr::null_mut())
+}
 
 const fn ignored() -> *mut Block {
     std::ptr::without_provenance_mut(1)
@@ -69,22 +82,44 @@ struct Registry {
     files: BTreeMap<u64, Known>,
     /// File 0: all that find no place of their own.
     others: Known,
+    /// Of these the ones that MPI opened last, by hash of the path: what the MPI library does with them is measured too.
+    others_of_mpi: VecDeque<u64>,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { files: BTreeMap::new(), others: Known::new(0) });
+/// More than [`super::handles`] follows at a time.
+const MOST_OTHERS_OF_MPI: usize = 4096;
+
+impl Registry {
+    const fn new() -> Registry {
+        Registry { files: BTreeMap::new(), others: Known::new(0), others_of_mpi: VecDeque::new() }
+    }
+
+    /// Counters of a file that finds no place of its own.
+    fn other(&mut self, module: Module, key: u64) -> Option<&'static Block> {
+        if !self.others_of_mpi.contains(&key) {
+            record::with_header(|h| _ = h.dropped.files.fetch_add(1, Relaxed));
+            if module == Module::Mpiio {
+                if self.others_of_mpi.len() == MOST_OTHERS_OF_MPI {
+                    self.others_of_mpi.pop_front();
+                }
+                self.others_of_mpi.push_back(key);
+            }
+        }
+        self.others.block(module, 0)
+    }
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
 
 fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 pub(super) fn forget() {
-    for fd in &FDS[..highest_fd()] {
-        fd.posix.store(std::ptr::null_mut(), Relaxed);
-        fd.stdio.store(std::ptr::null_mut(), Relaxed);
-    }
+    forget_fds(0, usize::MAX);
     // Without waiting: in a forked child another thread of the parent may have held it.
     if let Ok(mut registry) = REGISTRY.try_lock() {
-        *registry = Registry { files: BTreeMap::new(), others: Known::new(0) };
+        *registry = Registry::new();
     }
 }
 
@@ -98,9 +133,7 @@ fn highest_fd() -> usize {
 /// Counters of the file behind a descriptor; `None` when it is not measured.
 #[inline(always)]
 pub(crate) fn of_fd(module: Module, fd: c_int) -> Option<&'static Block> {
-    let entry = FDS.get(fd as u32 as usize)?;
-    let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
-    let block = place.load(Relaxed);
+    let block = place(module, fd)?.load(Relaxed);
     if is_known(block) {
         // SAFETY: a block of the mapped record, never unmapped.
         return Some(unsafe { &*block });
@@ -108,12 +141,20 @@ pub(crate) fn of_fd(module: Module, fd: c_int) -> Option<&'static Block> {
     if block.is_null() { adopt(module, fd) } else { None }
 }
 
-/// The address of the counters behind a descriptor, if they are known: for the hot path.
+/// The address of the counters behind a descriptor, if they are known: for the hot path of whom
+/// [`Thread::owner_calls`](crate::shim::caller::Thread::owner_calls) tells.
 #[inline(always)]
-pub(crate) fn at_once(module: Module, fd: c_int) -> *const Block {
-    let Some(entry) = FDS.get(fd as u32 as usize) else { return std::ptr::null() };
-    let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
-    place.load(Relaxed)
+pub(crate) fn at_once(fd: c_int, owner_calls: u64) -> *const Block {
+    match (POSIX.get(fd as u32 as usize), owner_calls) {
+        (Some(places), 0 | 1) => places[owner_calls as usize].load(Relaxed),
+        _ => std::ptr::null(),
+    }
+}
+
+/// Whether it is the MPI library's own, and a file that is measured.
+pub(crate) fn is_opened_by_mpi(fd: c_int) -> bool {
+    let Some(places) = POSIX.get(fd as u32 as usize) else { return false };
+    is_known(places[BY_MPI].load(Relaxed)) && !is_known(places[BY_APP].load(Relaxed))
 }
 
 /// Whether that address is one.
@@ -124,11 +165,11 @@ pub(crate) fn is_known(block: *const Block) -> bool {
 
 /// As [`of_fd`], but a descriptor nobody has looked at stays unknown.
 pub(crate) fn known_fd(fd: c_int) -> Option<&'static Block> {
-    known(FDS.get(fd as u32 as usize)?.posix.load(Relaxed))
+    known(place(Module::Posix, fd)?.load(Relaxed))
 }
 
 pub(crate) fn known_stream(fd: c_int) -> Option<&'static Block> {
-    known(FDS.get(fd as u32 as usize)?.stdio.load(Relaxed))
+    known(place(Module::Stdio, fd)?.load(Relaxed))
 }
 
 fn known(block: *mut Block) -> Option<&'static Block> {
@@ -169,25 +210,35 @@ fn is_regular(fd: c_int) -> bool {
 
 /// From now on the descriptor is that file; `None` for one that is not measured.
 pub(crate) fn note_fd(module: Module, fd: c_int, block: Option<&'static Block>) {
-    let Some(entry) = FDS.get(fd as u32 as usize) else {
+    let Some(place) = place(module, fd) else {
         if block.is_some() {
             record::with_header(|h| _ = h.dropped.handles.fetch_add(1, Relaxed));
         }
         return;
     };
     HIGHEST.fetch_max(fd as usize + 1, Relaxed);
-    let place = if module == Module::Stdio { &entry.stdio } else { &entry.posix };
-    place.store(block.map_or(ignored(), |b| std::ptr::from_ref(b).cast_mut()), Relaxed);
+    let block = block.map_or(ignored(), |b| std::ptr::from_ref(b).cast_mut());
+    place.store(block, Relaxed);
+    if module == Module::Posix {
+        POSIX[fd as usize][BY_APP].store(block, Relaxed);
+    }
+}
+
+/// The same for one that the MPI library opened.
+pub(crate) fn note_mpi_fd(fd: c_int, block: Option<&'static Block>) {
+    note_fd(Module::Posix, fd, block);
+    if let Some(places) = POSIX.get(fd as u32 as usize) {
+        places[BY_APP].store(ignored(), Relaxed);
+    }
 }
 
 /// The descriptor is closed: the next file with this number is another one.
 #[inline(always)]
 pub(crate) fn forget_fd(fd: c_int) {
-    if let Some(entry) = FDS.get(fd as u32 as usize)
-        && !(entry.posix.load(Relaxed).is_null() && entry.stdio.load(Relaxed).is_null())
-    {
-        entry.posix.store(std::ptr::null_mut(), Relaxed);
-        entry.stdio.store(std::ptr::null_mut(), Relaxed);
+    let fd = fd as u32 as usize;
+    let (Some([by_app, by_mpi]), Some(stdio)) = (POSIX.get(fd), STDIO.get(fd)) else { return };
+    if !(by_mpi.load(Relaxed).is_null() && stdio.load(Relaxed).is_null()) {
+        [by_app, by_mpi, stdio].into_iter().for_each(|place| place.store(std::ptr::null_mut(), Relaxed));
     }
 }
 
@@ -201,9 +252,13 @@ pub(crate) fn forget_fds(first: usize, last: usize) {
 /// `dup`: the new descriptor is the same file.
 pub(crate) fn copy_fd(from: c_int, to: c_int) -> Option<&'static Block> {
     let block = of_fd(Module::Posix, from);
-    note_fd(Module::Posix, to, block);
-    if let Some(entry) = FDS.get(to as u32 as usize) {
-        entry.stdio.store(std::ptr::null_mut(), Relaxed);
+    if is_opened_by_mpi(from) {
+        note_mpi_fd(to, block)
+    } else {
+        note_fd(Module::Posix, to, block)
+    }
+    if let Some(stream) = place(Module::Stdio, to) {
+        stream.store(std::ptr::null_mut(), Relaxed);
     }
     block
 }
@@ -308,8 +363,7 @@ pub(crate) fn block(path: &str, module: Module) -> Option<&'static Block> {
         let index = registry.files.len() as u64 + 1;
         let room = index <= config::get(|c| c.max_files as u64);
         let Some(name) = room.then(|| record::new_block(KIND_NAME, index, 0)).flatten() else {
-            record::with_header(|h| _ = h.dropped.files.fetch_add(1, Relaxed));
-            return registry.others.block(module, 0);
+            return registry.other(module, key);
         };
         name.hash.store(key, Relaxed);
         store_text(&name.words, path);
@@ -327,7 +381,9 @@ pub(crate) fn other(module: Module) -> Option<&'static Block> {
 
 /// Whether MPI has this file open or had: then POSIX calls of the MPI library on it are measured.
 pub(crate) fn is_mpi_file(path: &str) -> bool {
-    lock().files.get(&fnv1a(path.bytes())).is_some_and(|known| known.blocks[Module::Mpiio as usize].is_some())
+    let (registry, key) = (lock(), fnv1a(path.bytes()));
+    let has_mpi = |known: &Known| known.blocks[Module::Mpiio as usize].is_some();
+    registry.files.get(&key).map_or_else(|| registry.others_of_mpi.contains(&key), has_mpi)
 }
 
 /// The counters that threads without a lane of their own share. The owner's block remembers where they

@@ -114,6 +114,35 @@ pub(crate) fn insert(handle: usize, block: &'static Block, nranks: u64, sequenti
     false
 }
 
+/// Split collectives that are under way; for more of them at a time it is not known what was moved between their halves.
+static SPLITS: [AtomicPtr<Open>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
+
+impl Open {
+    /// The first half of a split collective has returned.
+    pub(crate) fn split_begins(&'static self) {
+        let me = std::ptr::from_ref(self).cast_mut();
+        SPLITS
+            .iter()
+            .find(|place| place.compare_exchange(std::ptr::null_mut(), me, Release, Relaxed).is_ok());
+    }
+
+    /// The second half has, or the file is closed.
+    pub(crate) fn split_ends(&self) {
+        let me = std::ptr::from_ref(self).cast_mut();
+        for place in &SPLITS {
+            let _ = place.compare_exchange(me, std::ptr::null_mut(), Relaxed, Relaxed);
+        }
+    }
+}
+
+/// The split collective that is under way on the file that these counters, of any module, belong to.
+pub(super) fn split_under_way(block: &Block) -> Option<&'static Split> {
+    // SAFETY: null, or the address of a place in the table.
+    let mut all = SPLITS.iter().filter_map(|place| unsafe { place.load(Acquire).as_ref() });
+    let file = block.file.load(Relaxed);
+    all.find(|open| open.block().file.load(Relaxed) == file).map(|open| &open.split)
+}
+
 /// Files that are open and left out of the profile; calls on more of them count among "other files".
 static LEFT_OUT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
@@ -133,6 +162,7 @@ pub(crate) fn remove(handle: usize) {
     }
     let mut used = WRITING.lock().unwrap_or_else(|e| e.into_inner());
     let Some(open) = find(handle) else { return };
+    open.split_ends();
     open.handle.store(REMOVED, Release);
     // Removed places that nothing lies behind become free again, so that the table never fills with them.
     let mut place = OPEN.iter().position(|o| std::ptr::eq(o, open)).unwrap_or(0);
@@ -146,6 +176,7 @@ pub(crate) fn remove(handle: usize) {
 }
 
 pub(super) fn forget() {
+    SPLITS.iter().for_each(|place| place.store(std::ptr::null_mut(), Relaxed));
     LEFT_OUT.iter().for_each(|place| place.store(0, Relaxed));
     if let Ok(mut used) = WRITING.try_lock()
         && *used > 0

@@ -62,6 +62,26 @@ pub(super) fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Pl
     start_ticks
 }
 
+/// The program is in MPI since then. If the call ends by an exception, as C++ programs let their error handlers throw, the
+/// program is calling again; one that returns forgets this, and does it itself.
+pub(super) struct Inside(pub(super) u64);
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        unwound(self.0);
+    }
+}
+
+/// Not a Rust function: the compiler need not reckon with a panic while an exception is on its way.
+#[cold]
+#[inline(never)]
+extern "C" fn unwound(start_ticks: u64) {
+    let thread = Thread::current();
+    leave(thread);
+    exchange::take(thread, start_ticks);
+}
+
 /// It is back.
 #[inline(always)]
 fn leave(thread: &Thread) -> u64 {
@@ -206,7 +226,7 @@ pub(super) fn split_begin<const CLASS: usize>(
         exchange::take(thread, start_ticks);
         return failed(fh, answer);
     }
-    if let Some(Open { split, .. }) = handles::find(fh) {
+    if let Some(open @ Open { split, .. }) = handles::find(fh) {
         split.start_ticks.store(start_ticks, Relaxed);
         split.inside_ticks.store(end_ticks.wrapping_sub(start_ticks), Relaxed);
         split.bytes.store(count.wrapping_mul(type_size(datatype)), Relaxed);
@@ -216,6 +236,7 @@ pub(super) fn split_begin<const CLASS: usize>(
             let noted = exchange::take(thread, start_ticks).map(Box::new);
             *split.noted.lock().unwrap_or_else(|e| e.into_inner()) = noted;
         });
+        open.split_begins();
     }
     answer
 }
@@ -223,11 +244,12 @@ pub(super) fn split_begin<const CLASS: usize>(
 /// The second half returned: now the call is complete.
 pub(super) fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, fh: File, op: &'static Op) {
     let end_ticks = leave(thread);
+    let Some(open) = handles::find(fh) else { return };
+    open.split_ends();
     if answer != 0 {
         failed(fh, answer);
         return;
     }
-    let Some(open) = handles::find(fh) else { return };
     let split = &open.split;
     let start_ticks = split.start_ticks.swap(0, Relaxed);
     if start_ticks == 0 {

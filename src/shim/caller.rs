@@ -17,11 +17,13 @@ pub(crate) enum Caller {
     Weir = 2,
     /// The MPI library, inside a collective call that will be in the list: what it moves is looked at.
     MpiListed = 3,
+    /// The MPI library, which goes on with what it was given before in a call that is not about files.
+    MpiMeanwhile = 4,
 }
 
 impl Caller {
     pub(crate) fn is_mpi(self) -> bool {
-        matches!(self, Caller::Mpi | Caller::MpiListed)
+        matches!(self, Caller::Mpi | Caller::MpiListed | Caller::MpiMeanwhile)
     }
 }
 
@@ -91,13 +93,22 @@ impl Thread {
         self.file_bytes.set(0);
     }
 
-    /// Whether the program is calling. An error handler that left MPI by `longjmp` or an exception took
-    /// the frame of the call with it, so what looks like a call of the MPI library's is the program's.
+    /// Whether the program is calling. An error handler that left MPI by `longjmp` took the frame of the call
+    /// with it, so what looks like a call of the MPI library's is the program's.
     pub(crate) fn app_calls(&self) -> bool {
         if self.caller.get().is_mpi() && arch::stack_pointer() > self.entry.get() {
             self.caller.set(Caller::App);
         }
         self.caller.get() == Caller::App
+    }
+
+    /// What seems to be the program's call is the MPI library's, until the answer is dropped.
+    pub(crate) fn goes_on_in_mpi(&self) -> Option<Restore> {
+        if self.caller.get() != Caller::App {
+            return None;
+        }
+        self.entry.set(arch::stack_pointer());
+        Some(Restore(self.caller.replace(Caller::MpiMeanwhile)))
     }
 
     pub(crate) fn owns_lane(&self) -> bool {

@@ -7,7 +7,7 @@
 use super::caller::observing;
 use super::posix::missing;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::{arch, measure, profile};
 use libc::{c_char, c_int};
 use weir_profile::layout::Ended;
@@ -19,10 +19,10 @@ macro_rules! exec_calls {
     ($($name:ident ($($arg:ident: $type:ty),*);)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             #[unsafe(no_mangle)]
-            pub(super) unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            pub(super) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 let marked = about_to_be_replaced();
                 // SAFETY: the program's own call.
                 let answer = unsafe { real($($arg),*) };
@@ -50,7 +50,7 @@ arch::arguments_in_a_row!(execlp, execvp::execvp);
 arch::arguments_in_a_row!(execle, with_environment_behind);
 
 /// `execle`: the environment comes after the null that ends the arguments.
-unsafe extern "C" fn with_environment_behind(path: *const c_char, arguments: Strings) -> c_int {
+unsafe extern "C-unwind" fn with_environment_behind(path: *const c_char, arguments: Strings) -> c_int {
     let mut end = arguments;
     // SAFETY: the list that the program passed ends with a null and has the environment behind it.
     unsafe {

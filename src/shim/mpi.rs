@@ -57,7 +57,7 @@ macro_rules! data_call {
         static OP: Op = Op::new(concat!("MPI_File_", stringify!($name), $s), Direction::$direction);
 
         #[unsafe(export_name = concat!($p, stringify!($name), $s))]
-        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn wrapper($($arg: $type),*) -> c_int {
             // SAFETY: the program's own call.
             if armed() { unsafe { measured($($arg),*) } } else { unsafe { real($($arg),*) } }
         }
@@ -66,14 +66,16 @@ macro_rules! data_call {
 
         /// Any thread and any caller.
         #[inline(never)]
-        unsafe extern "C" fn looked_at($($arg: $type),*) -> c_int {
+        unsafe extern "C-unwind" fn looked_at($($arg: $type),*) -> c_int {
             if !Thread::current().app_calls() {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }
             let start = enter_data_call(Class::$class, &OP, $fh, $place);
+            let inside = Inside(start);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
+            std::mem::forget(inside);
             $finish::<{ Class::$class as usize }>(start, answer, &OP, $fh, $n as u64, $ty, $last as usize)
         }
         pub(crate) const ROW: Row = Row { name: NAME, wrapper: wrapper as *const (), slot: &REAL, stub: stub as *const () };
@@ -85,7 +87,7 @@ macro_rules! data_call {
 macro_rules! measured_call {
     (blocking [$fh:ident $n:ident $ty:ident $last:ident] ($($arg:ident: $type:ty),*) $direction:ident $class:ident) => {
         #[inline(never)]
-        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+        unsafe extern "C-unwind" fn measured($($arg: $type),*) -> c_int {
             let thread = Thread::current();
             if thread.owner_calls() != 0 || !steady::needs_no_look(Class::$class, &OP, $fh) {
                 // SAFETY: the program's own call.
@@ -93,9 +95,11 @@ macro_rules! measured_call {
             }
             thread.enter_mpi();
             let start_ticks = arch::cycles();
+            let inside = Inside(start_ticks);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
             let end_ticks = arch::cycles();
+            std::mem::forget(inside);
             let thread = Thread::current();
             thread.caller.set(Caller::App);
             if answer != 0 {
@@ -110,7 +114,7 @@ macro_rules! measured_call {
     };
     ($finish:ident $roles:tt ($($arg:ident: $type:ty),*) $direction:ident $class:ident) => {
         #[inline(always)]
-        unsafe extern "C" fn measured($($arg: $type),*) -> c_int {
+        unsafe extern "C-unwind" fn measured($($arg: $type),*) -> c_int {
             // SAFETY: the program's own call.
             unsafe { looked_at($($arg),*) }
         }
@@ -188,14 +192,16 @@ macro_rules! file_call {
         real_function!(c_name!($p, stringify!($name)), fn($($arg: $type),*) -> c_int, missing(NAME));
 
         #[unsafe(export_name = concat!($p, stringify!($name)))]
-        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn wrapper($($arg: $type),*) -> c_int {
             if !armed() || !Thread::current().app_calls() {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }
             let start = enter();
+            let inside = Inside(start);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
+            std::mem::forget(inside);
             $finish(Thread::current(), start, answer, $fh, $extra);
             answer
         }

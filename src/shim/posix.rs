@@ -1,8 +1,8 @@
 //! POSIX data calls: the program's own, and those the MPI library makes beneath `MPI_File_*`.
 
-use super::caller::{Caller, Thread};
+use super::caller::{Caller, Restore, Thread};
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::arch;
 use crate::clock::ticks;
 use crate::gate;
@@ -41,16 +41,22 @@ fn total(list: *const iovec, count: c_int) -> u64 {
     (0..count).map(|i| unsafe { (*list.add(i)).iov_len as u64 }).fold(0, u64::saturating_add)
 }
 
+/// The MPI library moves what it was given in whatever call it is in next, and most of those are not wrapped: on a
+/// descriptor that it opened, it is the library that calls.
+pub(super) fn by_whom(thread: &Thread, fd: c_int) -> Option<Restore> {
+    if files::is_opened_by_mpi(fd) { thread.goes_on_in_mpi() } else { None }
+}
+
 /// Rows `function(arguments): direction, offset, bytes asked for`. The first argument is the descriptor.
 macro_rules! data_calls {
     ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*): $direction:ident, $offset:expr, $bytes:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
+            c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> ssize_t, missing());
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> ssize_t {
+            unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> ssize_t {
                 // SAFETY: the program's own call.
                 if armed() { unsafe { measured($fd $(, $arg)*) } } else { unsafe { real($fd $(, $arg)*) } }
             }
@@ -58,9 +64,9 @@ macro_rules! data_calls {
             /// The owner of the first lane, on a file that is known: nothing before the real call
             /// but reading the clock.
             #[inline(never)]
-            unsafe extern "C" fn measured($fd: c_int $(, $arg: $type)*) -> ssize_t {
-                let block = files::at_once(Module::Posix, $fd);
-                if Thread::current().owner_calls() > 1 || !files::is_known(block) {
+            unsafe extern "C-unwind" fn measured($fd: c_int $(, $arg: $type)*) -> ssize_t {
+                let block = files::at_once($fd, Thread::current().owner_calls());
+                if !files::is_known(block) {
                     // SAFETY: the program's own call.
                     return unsafe { looked_at($fd $(, $arg)*) };
                 }
@@ -84,11 +90,12 @@ macro_rules! data_calls {
             /// Any other thread or file.
             #[cold]
             #[inline(never)]
-            unsafe extern "C" fn looked_at($fd: c_int $(, $arg: $type)*) -> ssize_t {
+            unsafe extern "C-unwind" fn looked_at($fd: c_int $(, $arg: $type)*) -> ssize_t {
                 let thread = Thread::current();
                 if thread.caller.get() != Caller::Weir
                     && let Some(block) = files::of_fd(Module::Posix, $fd)
                 {
+                    let _caller = by_whom(thread, $fd);
                     let _pass = gate::is_on().then(|| match Direction::$direction {
                         Direction::Read => gate::admit_read(thread, block, $fd, $bytes),
                         Direction::Write => gate::admit(thread, block, $bytes),
@@ -155,6 +162,7 @@ fn done(
 struct Asynchronous {
     control: usize,
     block: &'static Block,
+    by_mpi: bool,
     direction: Direction,
     offset: u64,
     start_ticks: u64,
@@ -174,10 +182,13 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
     let (fd, offset, bytes) =
         unsafe { ((*control).aio_fildes, (*control).aio_offset, (*control).aio_nbytes as u64) };
     let Some(block) = files::of_fd(Module::Posix, fd) else { return };
+    let thread = Thread::current();
+    let _caller = by_whom(thread, fd);
+    let by_mpi = thread.caller.get().is_mpi();
     if gate::is_on() {
         // Over at once: when it really ends is not known before the program asks, which may be long after, and the
         // turn should not last until then.
-        drop(gate::admit(Thread::current(), block, bytes));
+        drop(gate::admit(thread, block, bytes));
     }
     shield((), || {
         let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());
@@ -186,7 +197,7 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
         list.retain(|a| a.control != control);
         if list.len() < MOST_ASYNCHRONOUS {
             let offset = offset.max(0) as u64;
-            list.push(Asynchronous { control, block, direction, offset, start_ticks });
+            list.push(Asynchronous { control, block, by_mpi, direction, offset, start_ticks });
         }
     });
 }
@@ -209,6 +220,7 @@ fn returned(control: *const aiocb, moved: ssize_t) {
         static READ: Op = Op::new("aio_read", Direction::Read);
         static WRITE: Op = Op::new("aio_write", Direction::Write);
         let op = if a.direction == Direction::Read { &READ } else { &WRITE };
+        let _caller = if a.by_mpi { Thread::current().goes_on_in_mpi() } else { None };
         done(a.block, op, a.start_ticks, ticks(), moved, a.offset as i64);
     }
 }
@@ -217,10 +229,10 @@ macro_rules! asynchronous {
     ($($name:ident $direction:ident;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> c_int, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(control: *mut aiocb) -> c_int {
+            unsafe extern "C-unwind" fn $name(control: *mut aiocb) -> c_int {
                 if !armed() {
                     // SAFETY: the program's own call.
                     return unsafe { real(control) };
@@ -248,10 +260,10 @@ macro_rules! asynchronous_return {
     ($($name:ident)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> ssize_t, missing());
+            c_function!(c_name!(stringify!($name)), fn(control: *mut aiocb) -> ssize_t, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(control: *mut aiocb) -> ssize_t {
+            unsafe extern "C-unwind" fn $name(control: *mut aiocb) -> ssize_t {
                 // SAFETY: the program's own call.
                 let moved = unsafe { real(control) };
                 returned(control, moved);
@@ -267,14 +279,14 @@ macro_rules! asynchronous_list {
     ($($name:ident)+) => {$(
         mod $name {
             use super::*;
-            real_function!(
+            c_function!(
                 c_name!(stringify!($name)),
                 fn(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int,
                 missing()
             );
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int {
+            unsafe extern "C-unwind" fn $name(mode: c_int, list: *const *mut aiocb, n: c_int, event: *mut c_void) -> c_int {
                 if armed() {
                     let start = ticks();
                     for i in 0..n.max(0) as usize {

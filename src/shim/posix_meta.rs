@@ -1,9 +1,9 @@
 //! POSIX calls that open, close, duplicate, seek, sync, resize or map.
 
 use super::caller::{Thread, observing};
-use super::posix::missing;
+use super::posix::{by_whom, missing};
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
 use crate::gate;
 use crate::measure::data::{self, Meta};
@@ -39,12 +39,12 @@ macro_rules! open_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $directory:expr, $flags:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             // In C the mode is variadic. Older compilers do not know the lint that says so.
             #[allow(unknown_lints, invalid_runtime_symbol_definitions)]
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 if !observing_this_process() {
                     // SAFETY: the program's own call.
                     return unsafe { real($($arg),*) };
@@ -90,7 +90,11 @@ fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int
                 .and_then(|p| files::block(&p, Module::Posix))
         };
         files::forget_fd(fd);
-        files::note_fd(Module::Posix, fd, block);
+        if by_mpi {
+            files::note_mpi_fd(fd, block)
+        } else {
+            files::note_fd(Module::Posix, fd, block)
+        }
         if let Some(block) = block {
             data::meta(thread, block, OPEN, start, end);
             data::set_position(thread, block, 0);
@@ -104,11 +108,12 @@ macro_rules! fd_calls {
     ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $answer:ty: $waits:literal, $meta:expr, $then:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
+            c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
+            unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = files::of_fd(Module::Posix, $fd) {
+                    let _caller = by_whom(Thread::current(), $fd);
                     let _pass = ($waits && gate::is_on()).then(|| gate::admit(Thread::current(), block, 0));
                     let start = ticks();
                     // SAFETY: the program's own call.
@@ -144,10 +149,10 @@ fd_calls! {
 
 mod close {
     use super::*;
-    real_function!(c"close", fn(fd: c_int) -> c_int, missing());
+    c_function!(c"close", fn(fd: c_int) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn close(fd: c_int) -> c_int {
+    unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         if !observing_this_process() {
             // SAFETY: the program's own call.
             return unsafe { real(fd) };
@@ -168,10 +173,10 @@ mod close {
 /// Ranges of descriptors that are closed at once.
 mod close_range {
     use super::*;
-    real_function!(c"close_range", fn(first: c_uint, last: c_uint, flags: c_int) -> c_int, missing());
+    c_function!(c"close_range", fn(first: c_uint, last: c_uint, flags: c_int) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // With CLOSE_RANGE_CLOEXEC they stay open.
         if observing_this_process() && flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
             files::forget_fds(first as usize, last as usize);
@@ -183,10 +188,10 @@ mod close_range {
 
 mod closefrom {
     use super::*;
-    real_function!(c"closefrom", fn(first: c_int) -> c_int, 0);
+    c_function!(c"closefrom", fn(first: c_int) -> c_int, 0);
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn closefrom(first: c_int) -> c_int {
+    unsafe extern "C-unwind" fn closefrom(first: c_int) -> c_int {
         if observing_this_process() {
             files::forget_fds(first.max(0) as usize, usize::MAX);
         }
@@ -200,10 +205,10 @@ macro_rules! dup_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $from:expr, if $when:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
                 // SAFETY: the program's own call.
                 let answer = unsafe { real($($arg),*) };
                 if $when && answer >= 0 && answer != $from && observing_this_process() {
@@ -238,14 +243,14 @@ macro_rules! map_calls {
     ($($name:ident $offset:ty;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(
+            c_function!(
                 c_name!(stringify!($name)),
                 fn(at: *mut c_void, n: size_t, prot: c_int, flags: c_int, fd: c_int, offset: $offset) -> *mut c_void,
                 libc::MAP_FAILED
             );
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(
+            unsafe extern "C-unwind" fn $name(
                 at: *mut c_void, n: size_t, prot: c_int, flags: c_int, fd: c_int, offset: $offset,
             ) -> *mut c_void {
                 // SAFETY: the program's own call.

@@ -3,6 +3,10 @@
 //! A slot begins with a stub of the same signature, which looks the real function up at the first call
 //! and puts it into the slot; from then on a call is one jump. A function that does not exist is an
 //! answer, never an exit.
+//!
+//! Functions of the C library do not wait for their first call, for that may come where the loader must not be asked: in a
+//! signal handler, in a child of a process with threads, or in a thread for which somebody waits who holds the loader's lock,
+//! as a constructor does in a library that is being loaded.
 
 use super::shield::shield;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -36,6 +40,61 @@ pub(crate) struct Row {
 }
 // SAFETY: addresses of functions and statics, never changed.
 unsafe impl Sync for Row {}
+
+/// A function that is found when Weir is loaded.
+pub(crate) struct Early {
+    pub(crate) name: &'static CStr,
+    pub(crate) slot: &'static Slot,
+}
+
+/// Enters a function into the list, which the linker makes.
+macro_rules! early {
+    ($name:expr, $slot:expr) => {
+        #[used]
+        #[unsafe(link_section = "weir_early")]
+        static EARLY: $crate::shim::real::Early = $crate::shim::real::Early { name: $name, slot: &$slot };
+    };
+}
+pub(crate) use early;
+
+// The linker's names for the ends of the list are nobody else's business.
+std::arch::global_asm!(".hidden __start_weir_early", ".hidden __stop_weir_early");
+
+/// The whole list.
+fn early_list() -> &'static [Early] {
+    unsafe extern "C" {
+        #[link_name = "__start_weir_early"]
+        static START: u8;
+        #[link_name = "__stop_weir_early"]
+        static STOP: u8;
+    }
+    let (start, stop) = ((&raw const START).cast::<Early>(), (&raw const STOP).cast::<Early>());
+    // SAFETY: the linker puts these before and behind the section, in which there is nothing but entries.
+    unsafe { std::slice::from_raw_parts(start, stop.offset_from_unsigned(start)) }
+}
+
+/// Cannot panic. What is not there may come with a library that is loaded later, and is left to its stub.
+extern "C" fn find_early() {
+    let mut is_complete = true;
+    for early in early_list() {
+        // SAFETY: a lookup by name.
+        let found = unsafe { super::dlsym::real_dlsym(libc::RTLD_NEXT, early.name.as_ptr()) };
+        if found.is_null() {
+            is_complete = false;
+        } else {
+            early.slot.set(found);
+        }
+    }
+    if !is_complete {
+        // SAFETY: takes back what the lookup said, which the program might take for an answer to itself.
+        unsafe { libc::dlerror() };
+    }
+}
+
+/// Called by the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = find_early;
 
 /// The next definition of `name` after ours, wherever it is loaded; null when there is none.
 pub(crate) fn find(name: &CStr) -> *mut c_void {
@@ -141,5 +200,20 @@ pub(crate) fn object_of(address: *const c_void) -> Option<CString> {
             *path = Some(unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned());
         }
         1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_the_c_library_are_found_at_the_start() {
+        assert!(early_list().len() > 100);
+        for early in early_list() {
+            // SAFETY: a lookup by name.
+            let found = unsafe { crate::shim::dlsym::real_dlsym(libc::RTLD_NEXT, early.name.as_ptr()) };
+            assert!(found.is_null() || early.slot.get() == found, "{:?}", early.name);
+        }
     }
 }

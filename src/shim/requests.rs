@@ -3,7 +3,7 @@
 //! With no I/O pending a wrapper is a load and a jump. Otherwise it looks which of the requests are ours
 //! before the real call (which turns them into `MPI_REQUEST_NULL`) and counts those that completed after.
 
-use super::around::missing;
+use super::around::{Inside, enter, missing};
 use super::caller::{Caller, Thread};
 use super::real::Row;
 use super::shield::shield;
@@ -49,7 +49,7 @@ macro_rules! request_call {
         real_function!(c_name!($p, stringify!($name)), fn($($arg: $type),*) -> c_int, missing(NAME));
 
         #[unsafe(export_name = concat!($p, stringify!($name)))]
-        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn wrapper($($arg: $type),*) -> c_int {
             if pending::none() {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
@@ -66,10 +66,11 @@ macro_rules! request_call {
                 return unsafe { real($($arg),*) };
             }
             let ours = look($requests, $count);
-            thread.enter_mpi();
-            let start = ticks();
+            let start = enter();
+            let inside = Inside(start);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };
+            std::mem::forget(inside);
             thread.caller.set(Caller::App);
             if answer == 0 && !ours.is_empty() {
                 // SAFETY: after a call that succeeded its out-parameters are set.

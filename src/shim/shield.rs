@@ -6,10 +6,36 @@
 
 use crate::shim::caller;
 use crate::{config, heap, lifecycle, profile};
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static FUSE: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Until it is dropped, this thread is not cancelled: what Weir opens and writes is nothing the program reckons with, and
+/// its locks would stay locked.
+struct NotCancelled(c_int);
+
+impl NotCancelled {
+    fn begin() -> NotCancelled {
+        let mut before = 0;
+        // SAFETY: a valid place for the answer.
+        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut before) };
+        NotCancelled(before)
+    }
+}
+
+impl Drop for NotCancelled {
+    fn drop(&mut self) {
+        // SAFETY: what it was before; a cancellation that came meanwhile waits for the program's next call.
+        unsafe { pthread_setcancelstate(self.0, std::ptr::null_mut()) };
+    }
+}
 
 pub(crate) fn fuse_is_blown() -> bool {
     FUSE.load(Relaxed)
@@ -23,6 +49,7 @@ pub(crate) fn shield<R>(otherwise: R, work: impl FnOnce() -> R) -> R {
     // SAFETY: glibc's errno location is valid for the life of the thread.
     let errno = unsafe { *libc::__errno_location() };
     let _caller = caller::enter_weir();
+    let _not_cancelled = NotCancelled::begin();
     silence_panics();
     let answer = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
         blow_fuse(&said(cause));

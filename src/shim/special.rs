@@ -1,11 +1,11 @@
 //! The few functions that need a hand: the life of MPI, opening and closing files, freeing a datatype,
 //! and the ways a process can end.
 
-use super::around::{enter, missing, note_hints};
+use super::around::{Inside, enter, missing, note_hints};
 use super::caller::{Caller, Thread};
 use super::real::Row;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::abi::{self, Handle};
 use crate::clock::ticks;
 use crate::lifecycle::{self, Model, armed};
@@ -34,7 +34,7 @@ macro_rules! special {
         real_function!(c_name!($symbol), fn($($arg: $type),*) -> c_int, missing(NAME));
 
         #[unsafe(export_name = $symbol)]
-        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn wrapper($($arg: $type),*) -> c_int {
             // SAFETY: the program's own call, made once by `$body`.
             $body($($arg,)* || unsafe { real($($arg),*) })
         }
@@ -44,7 +44,7 @@ macro_rules! special {
         real_function!(c_name!($symbol), fn($($arg: $type),*) -> c_int, missing(NAME));
 
         #[unsafe(export_name = $symbol)]
-        pub(crate) unsafe extern "C" fn wrapper($($arg: $type),*) -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn wrapper($($arg: $type),*) -> c_int {
             $body($($arg,)* real)
         }
         special! { @row }
@@ -71,14 +71,19 @@ special! {
     type_free: ["MPI_Type_free" as mpi, "PMPI_Type_free" as pmpi] (datatype: Place) type_free;
 }
 
-/// Runs the real call as the MPI library.
-fn as_mpi(real: impl FnOnce() -> c_int) -> c_int {
-    let thread = Thread::current();
-    let caller = thread.caller.get();
-    thread.enter_mpi();
+/// Runs the real call as the MPI library. Also when it began and ended.
+fn timed_as_mpi(real: impl FnOnce() -> c_int) -> (c_int, u64, u64) {
+    let start = enter();
+    let inside = Inside(start);
     let answer = real();
-    thread.caller.set(caller);
-    answer
+    let end = ticks();
+    std::mem::forget(inside);
+    Thread::current().caller.set(Caller::App);
+    (answer, start, end)
+}
+
+fn as_mpi(real: impl FnOnce() -> c_int) -> c_int {
+    timed_as_mpi(real).0
 }
 
 fn from_app() -> bool {
@@ -179,10 +184,7 @@ fn open(
         }
         return answer;
     };
-    let start = enter();
-    let answer = real();
-    let end = ticks();
-    thread.caller.set(Caller::App);
+    let (answer, start, end) = timed_as_mpi(real);
     if answer != 0 {
         data::count(thread, block, MPIIO_ERRORS);
         return answer;
@@ -255,10 +257,7 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     // The handle may be used again by another thread as soon as the real call is done with it.
     steady::forget();
     shield((), || handles::remove(handle));
-    let start = enter();
-    let answer = real();
-    let end = ticks();
-    thread.caller.set(Caller::App);
+    let (answer, start, end) = timed_as_mpi(real);
     if let Some(block) = block {
         gate::file_closed();
         shield((), || gate::hints::closed(handle));
@@ -277,10 +276,7 @@ fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int
     if !armed() || !thread.app_calls() {
         return real();
     }
-    let start = enter();
-    let answer = real();
-    let end = ticks();
-    thread.caller.set(Caller::App);
+    let (answer, start, end) = timed_as_mpi(real);
     if answer == 0
         && let Some(block) = shield(None, || mpi_block(name))
     {
@@ -303,10 +299,10 @@ macro_rules! sudden_ends {
     ($($module:ident $symbol:literal;)+) => {$(
         mod $module {
             use super::*;
-            real_function!(c_name!($symbol), fn(code: c_int) -> c_int, 0);
+            c_function!(c_name!($symbol), fn(code: c_int) -> c_int, 0);
 
             #[unsafe(export_name = $symbol)]
-            unsafe extern "C" fn wrapper(code: c_int) -> c_int {
+            unsafe extern "C-unwind" fn wrapper(code: c_int) -> c_int {
                 if armed() && profile::is_recorded_process() {
                     lifecycle::exiting(code);
                 }

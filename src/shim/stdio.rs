@@ -3,7 +3,7 @@
 use super::caller::{Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
 use crate::gate;
 use crate::lifecycle::armed;
@@ -73,17 +73,17 @@ macro_rules! data_calls {
         #[allow(non_snake_case)]
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> $answer, $missing);
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> $answer {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $answer {
                 // SAFETY: the program's own call.
                 if armed() { unsafe { measured($($arg),*) } } else { unsafe { real($($arg),*) } }
             }
 
             #[inline(never)]
-            unsafe extern "C" fn measured($($arg: $type),*) -> $answer {
+            unsafe extern "C-unwind" fn measured($($arg: $type),*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
                     if gate::is_on() {
                         // SAFETY: the program's own call.
@@ -165,10 +165,10 @@ macro_rules! open_calls {
     ($($name:ident ($($arg:ident: $type:ty),*): $path:expr, $meta:expr;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
+            c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $type),*) -> *mut FILE {
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> *mut FILE {
                 if !observing() {
                     // SAFETY: the program's own call.
                     return unsafe { real($($arg),*) };
@@ -220,10 +220,10 @@ fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64
 /// A pipe to a program: no file, but its number is free again.
 mod pclose {
     use super::*;
-    real_function!(c"pclose", fn(stream: *mut FILE) -> c_int, missing());
+    c_function!(c"pclose", fn(stream: *mut FILE) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn pclose(stream: *mut FILE) -> c_int {
+    unsafe extern "C-unwind" fn pclose(stream: *mut FILE) -> c_int {
         if observing() && !stream.is_null() {
             files::forget_fd(descriptor(stream));
         }
@@ -234,10 +234,10 @@ mod pclose {
 
 mod fclose {
     use super::*;
-    real_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
+    c_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
 
     #[unsafe(no_mangle)]
-    unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
         if !observing() || stream.is_null() {
             // SAFETY: the program's own call.
             return unsafe { real(stream) };
@@ -261,10 +261,10 @@ macro_rules! stream_calls {
     ($($name:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr, $moves:literal;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
+            c_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
 
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {
+            unsafe extern "C-unwind" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = of_stream($stream) {
                     let start = ticks();
                     // SAFETY: the program's own call.

@@ -1,14 +1,15 @@
 //! Formatted text on streams: variadic functions, which come in through a trampoline as a `va_list`.
 
 use super::caller::observing;
-use super::real::{self, Slot};
+use super::real::{self, Slot, early};
 use super::shield::shield;
 use super::stdio::{done, of_stream};
-use super::wrap::{c_name, real_function};
+use super::wrap::{c_function, c_name, real_function};
 use crate::arch::variadic;
 use crate::clock::ticks;
 use crate::measure::data::{Direction, Op};
 use libc::{FILE, c_char, c_int, c_void};
+use std::ffi::CStr;
 
 type VaList = *mut c_void;
 
@@ -17,11 +18,11 @@ macro_rules! list_calls {
     ($($name:ident as $body:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*): $direction:ident;)+) => {$(
         mod $name {
             use super::*;
-            real_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> c_int, -1);
+            c_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> c_int, -1);
             static OP: Op = Op::new(stringify!($name), Direction::$direction);
 
             #[unsafe(no_mangle)]
-            pub(super) unsafe extern "C" fn $name($stream: *mut FILE $(, $arg: $type)*) -> c_int {
+            pub(super) unsafe extern "C-unwind" fn $name($stream: *mut FILE $(, $arg: $type)*) -> c_int {
                 // SAFETY: the program's own call.
                 $body(&OP, $stream, || unsafe { real($stream $(, $arg)*) })
             }
@@ -73,11 +74,13 @@ macro_rules! variadic_calls {
     ($($name:ident ($($arg:ident: $type:ty),*; $fixed:tt) to $list:ident;)+) => {$(
         pub(super) mod $name {
             use super::*;
+            const NAME: &CStr = c_name!(stringify!($name));
             static REAL: Slot = Slot::new(std::ptr::null());
+            early!(NAME, REAL);
 
-            unsafe extern "C" fn with_list($($arg: $type,)* list: VaList) -> c_int {
+            unsafe extern "C-unwind" fn with_list($($arg: $type,)* list: VaList) -> c_int {
                 if REAL.get().is_null() {
-                    REAL.set(shield(std::ptr::null_mut(), || real::find(c_name!(stringify!($name)))));
+                    REAL.set(shield(std::ptr::null_mut(), || real::find(NAME)));
                 }
                 // SAFETY: the program's own call, its arguments gathered into a list.
                 unsafe { $list::$list($($arg,)* list) }

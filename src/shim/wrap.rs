@@ -5,9 +5,9 @@
 macro_rules! real_function {
     ($name:expr, fn($($arg:ident: $type:ty),*) -> $answer:ty, $missing:expr) => {
         pub(crate) const NAME: &std::ffi::CStr = $name;
-        type Function = unsafe extern "C" fn($($type),*) -> $answer;
+        type Function = unsafe extern "C-unwind" fn($($type),*) -> $answer;
 
-        pub(crate) unsafe extern "C" fn stub($($arg: $type),*) -> $answer {
+        pub(crate) unsafe extern "C-unwind" fn stub($($arg: $type),*) -> $answer {
             // Looked for once: a program may ask again and again for what is not there.
             static ABSENT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
             if ABSENT.load(std::sync::atomic::Ordering::Relaxed) {
@@ -38,6 +38,15 @@ macro_rules! real_function {
     };
 }
 pub(crate) use real_function;
+
+/// The same for a function of the C library, which is found as soon as Weir is loaded.
+macro_rules! c_function {
+    ($name:expr, $($signature:tt)+) => {
+        real_function!($name, $($signature)+);
+        $crate::shim::real::early!(NAME, REAL);
+    };
+}
+pub(crate) use c_function;
 
 /// `"MPI_"` + name as a C string, in a constant.
 macro_rules! c_name {

@@ -12,6 +12,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("counts::elsewhere", |place| beside(place, |_| "mpi:/nonexistent".into(), false))
             .only(SYSTEM),
         scenario("counts::here", |place| beside(place, |here| format!("mpi:{here}"), true)).only(SYSTEM),
+        scenario("counts::many", many).only(SYSTEM),
         scenario("counts::marked", marked).only(SYSTEM),
     ]
 }
@@ -41,6 +42,27 @@ fn beside(place: &Place, counts: impl Fn(&str) -> String, waits: bool) -> Verdic
     let profile = beside.ended_well(&live.end()?)?;
     let waited = profile["coordination"]["waits"].as_u64().unwrap_or(0) > 0;
     ensure(waited == waits, || format!("the profile says {}", profile["coordination"]))
+}
+
+/// Files for which there are no counters of their own wait as others do.
+fn many(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let released = directory.path().join("released");
+    let keeper =
+        Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released);
+    let keeping = keeper.start()?;
+    keeping.said_first("IN")?;
+    let program = place.mpi.build(&c("many", "tests/programs/many.c", &[]))?;
+    let job = Job::mpi(&place.name, &place.mpi, RANKS, [program]).preload([library()]);
+    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_MAX_FILES", "1");
+    let live = Live::start(&job, "many")?;
+    until("it waits", SOON, || in_state(&directory.status()?, "waiting").pop())?;
+    std::fs::write(&released, "")?;
+    keeper.ended_well(&keeping.end()?)?;
+    let ran = live.end()?;
+    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
 }
 
 const MARKS: Program = c("marks", "tests/programs/marks.c", &["-Iinclude"]);

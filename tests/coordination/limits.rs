@@ -15,6 +15,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("limits::elections", elections).only(SYSTEM),
         scenario("limits::overlap", overlap).only(SYSTEM),
         scenario("limits::lost", lost).only(SYSTEM),
+        scenario("limits::left_waiting", left_waiting).only(SYSTEM),
         scenario("limits::successor", successor).only(SYSTEM),
         scenario("limits::nothing_stays", nothing_stays).only(SYSTEM),
         scenario("limits::nothing_stays_when_killed", nothing_stays_when_killed).only(SYSTEM),
@@ -56,17 +57,46 @@ fn overlap(place: &Place) -> Verdict {
 
 /// Nor does one with a request that never comes back, for longer than it would have had to wait itself.
 fn lost(place: &Place) -> Verdict {
-    let held_back = |job: Job| job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s");
-    in_while_it_computes(place, &LOST, held_back).map(drop)
+    in_while_it_computes(place, &LOST, impatient).map(drop)
 }
 
-/// Another job goes in while the program computes, which it does for a while after its I/O.
-fn in_while_it_computes(place: &Place, program: &Program, set: impl FnOnce(Job) -> Job) -> Verdict<Ran> {
-    const COMPUTES: Duration = Duration::from_secs(10);
-    let directory = Directory::new()?;
+fn impatient(job: Job) -> Job {
+    job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s")
+}
+
+/// Nor one with a request that a signal handler took out of the gate, where it waited for its turn.
+fn left_waiting(place: &Place) -> Verdict {
+    let (directory, marks) = (Directory::new()?, Directory::new()?);
+    let released = marks.path().join("released");
+    let other =
+        Turns::new(place, "other", &directory.elect(), Shape { phases: 2, ..USUAL })?.until(&released);
+    let live = other.start()?;
+    live.said_first("IN")?;
+    let computing = Live::start(&impatient(computes(place, &LOST, &directory)?), LOST.name)?;
+    let since = computing.said_first("COMPUTING")?;
+    std::fs::write(released, "")?;
+    let went_in = live.says("IN 0 1", since)?.duration_since(since);
+    ensure(went_in < COMPUTES / 2, || format!("the other job went in again after {went_in:?}"))?;
+    other.ended_well(&live.end()?)?;
+    let ran = computing.end()?;
+    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    // Both ranks were seen to end, so both went on as what they are: the program.
+    profile::only(&ran, RANKS).map(drop)
+}
+
+const COMPUTES: Duration = Duration::from_secs(10);
+
+/// A job that computes for a while after its I/O.
+fn computes(place: &Place, program: &Program, directory: &Directory) -> Verdict<Job> {
     let words = [place.mpi.build(program)?.into_os_string(), COMPUTES.as_secs().to_string().into()];
     let job = Job::mpi(&place.name, &place.mpi, RANKS, words).preload([library()]);
-    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_POLICY", "exclusive");
+    Ok(job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_POLICY", "exclusive"))
+}
+
+/// Another job goes in while the program computes.
+fn in_while_it_computes(place: &Place, program: &Program, set: impl FnOnce(Job) -> Job) -> Verdict<Ran> {
+    let directory = Directory::new()?;
+    let job = computes(place, program, &directory)?;
     let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 2, ..USUAL })?;
     let computing = Live::start(&set(job), program.name)?;
     let since = computing.said_first("COMPUTING")?;

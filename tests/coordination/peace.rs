@@ -1,14 +1,16 @@
 //! Nothing breaks: jobs that know nothing of each other take turns.
 
-use crate::live::{Directory, SOON, Service, until};
-use crate::turns::{Shape, Turns, USUAL, apart, gate};
+use crate::live::{Directory, SOON, Service, status, until};
+use crate::turns::{RANKS, Shape, Turns, USUAL, apart, gate};
 use crate::{Place, SYSTEM, Scenario, Verdict, ensure, scenario};
 use serde_json::Value;
+use weir_coord::address::Address;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("turns::elected", elected).only(SYSTEM),
         scenario("turns::service", service).only(SYSTEM),
+        scenario("turns::alone", alone).only(SYSTEM),
         scenario("turns::handover", handover).only(SYSTEM),
     ]
 }
@@ -28,6 +30,25 @@ fn service(place: &Place) -> Verdict {
     let _service = Service::start(&["--listen", &address, "--policy", "exclusive"])?;
     let job = |name| Turns::new(place, name, &address, USUAL);
     take_turns(job("one")?, job("other")?)
+}
+
+/// A job that is alone asks for its first phase at most: the others are granted before they begin, and heard of all the same.
+fn alone(place: &Place) -> Verdict {
+    let directory = Directory::new()?;
+    let path = directory.path().join("sock");
+    let text = format!("unix:{}", path.display());
+    let _service = Service::start(&["--listen", &text, "--policy", "exclusive"])?;
+    let shape = Shape { phases: 10, compute_ms: 100, ..USUAL };
+    let job = Turns::new(place, "job", &text, shape)?;
+    let live = job.start()?;
+    let address = Address::Unix(path);
+    let phases = |status: Value| status["jobs"][0]["phases"].as_u64();
+    until("all phases but the last are known", SOON, || {
+        (status(&address, None).and_then(phases)? >= shape.phases as u64 - 1).then_some(())
+    })?;
+    let profile = job.ended_well(&live.end()?)?;
+    let (waits, holds) = (gate(&profile, "waits"), gate(&profile, "holds"));
+    ensure(waits <= RANKS as u64 && holds == 0, || format!("the profile says {}", profile["coordination"]))
 }
 
 pub(crate) fn take_turns(one: Turns, other: Turns) -> Verdict {

@@ -6,6 +6,7 @@ use crate::nodes::Nodes;
 use crate::run::{Job, Ran, library, same};
 use crate::turns::{Shape, Turns, USUAL, apart};
 use crate::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, profile, scenario};
+use serde_json::Value;
 use std::path::Path;
 
 /// Nonblocking and split calls, shared and ordered pointers, several files and communicators; threads; POSIX;
@@ -13,6 +14,8 @@ use std::path::Path;
 const PROGRAMS: &[(Program, &str)] = &[
     (c("everything", "tests/programs/everything.c", &[]), "mpi"),
     (c("everything", "tests/programs/everything.c", &[]), "all"),
+    // What of these calls Open MPI does in others, such as barriers, is its I/O all the same.
+    (c("meanwhile", "tests/programs/meanwhile.c", &["-DSPLIT_ONLY"]), "mpi"),
     (c("threads", "tests/programs/threads.c", &[]), "mpi"),
     (c("threads", "tests/programs/threads.c", &[]), "all"),
     (c("posix", "tests/programs/posix.c", &[]), "all"),
@@ -116,6 +119,16 @@ fn nodes(place: &Place) -> Verdict {
     };
     let (one, other) = (make("one")?, make("other")?);
     let (first, second) = (one.start()?, other.start()?);
+    // Each node of a job has a gate, a leader and a connection of its own.
+    let hosts = |status: Value| -> Option<()> {
+        let of = |job: &Value| -> Option<Vec<String>> {
+            job["nodes"].as_array()?.iter().map(|node| Some(node["host"].as_str()?.to_string())).collect()
+        };
+        let mut all: Vec<_> = status["jobs"].as_array()?.iter().filter_map(of).collect();
+        all.iter_mut().for_each(|hosts| hosts.sort());
+        (all == [["node1", "node2"], ["node1", "node2"]]).then_some(())
+    };
+    until("two jobs with two nodes each are known", SOON, || directory.status().and_then(hosts))?;
     let (first, second) = (first.end()?, second.end()?);
     for (job, ran) in [(&one, &first), (&other, &second)] {
         let profile = job.ended_well(ran)?;

@@ -177,7 +177,7 @@ fn expected(offset: usize) -> u8 {
 }
 
 /// When a job certainly had its turn, from and to in nanoseconds, for each phase: when all ranks
-/// had their first block written, until the first of them came to its last.
+/// had their second block written, until the first of them came to its last.
 pub(crate) fn turns(ran: &Ran) -> Vec<(u64, u64)> {
     let mut phases: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for line in ran.stdout.lines().filter_map(|line| line.strip_prefix("PHASE ")) {

@@ -3,4 +3,6 @@
 while [ "${1#-}" != "$1" ]; do shift; done
 number=${1##*.}
 shift
-exec ip netns exec "${NODES:-nodes}$number" unshare --uts sh -c "hostname node$number; $*"
+# Memory that processes share is a node's own.
+exec ip netns exec "${NODES:-nodes}$number" unshare --uts --mount \
+    sh -c "hostname node$number; mount -t tmpfs none /dev/shm; $*"

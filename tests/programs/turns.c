@@ -8,7 +8,8 @@
  * Says where it is, for the harness to act at the right moment and to compare jobs by their clocks:
  *   RANK rank PID pid          at the start
  *   IN rank phase              after the first block of the phase: the job was let in
- *   PHASE rank phase FROM TO   in nanoseconds: its first block was written, its last was about to be
+ *   PHASE rank phase FROM TO   in nanoseconds: its second block was written (the first may have been let in before
+ *                              others had the turn), its last was about to be
  *   ENDED rank
  *
  * With marks, two jobs meet in the middle of every phase: each makes a file that begins with its own mark and waits for
@@ -147,10 +148,10 @@ int main(int argc, char **argv)
                 REQUIRE(MPI_File_write_at(file.handle, offset, block, bytes, MPI_BYTE, &status) == 0);
             REQUIRE(MPI_Get_count(&status, MPI_BYTE, &written) == 0 && written == bytes);
             moved(&file, phase % 2 == 0 ? "COLL" : "INDEP", 'W', bytes);
-            if (request == 0) {
+            if (request <= 1)
                 from = now_ns();
+            if (request == 0)
                 say("IN %d %lld\n", phase, 0, 0);
-            }
             if (mark != NULL && request == requests / 2)
                 meet(mark, partners_mark, phase);
             pause_ms(pause);

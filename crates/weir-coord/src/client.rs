@@ -33,14 +33,18 @@ pub struct Identity {
 /// What the gate has to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Word {
-    /// There is a coordinator and it knows the job. Without orders no reader needs to ask for its turn.
+    /// There is a coordinator and it knows the job, whose next phase has to ask. Without orders no reader needs to ask
+    /// for its turn.
     Joined { policy: String, orders: bool },
     /// The phase may do I/O; a request may start while fewer bytes than the credit were spent in this phase.
-    Granted { phase: u64, share: f64, credit_bytes: u64 },
+    /// Who has spent it all should get more within the time that is expected.
+    Granted { phase: u64, share: f64, credit_bytes: u64, expected_ns: u64 },
     /// As above; `u64::MAX` is no limit. Replaces the credit before, up or down.
-    Credit { phase: u64, credit_bytes: u64 },
+    Credit { phase: u64, credit_bytes: u64, expected_ns: u64 },
     /// No request may start until granted, which should be within this time.
     Held { phase: u64, expected_ns: u64 },
+    /// The next phase may do I/O as soon as it begins, without limit, and say so afterwards; or has to ask again.
+    Ahead { granted: bool },
     /// The answer to [`Client::ask`]. Zero aggregators or stripes, no targets: no opinion on that.
     Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32> },
     /// This reader may read now; see [`Client::read`].
@@ -114,6 +118,8 @@ pub struct Client {
     poller: Poller,
     waker: Waker,
     phase: Option<Phase>,
+    /// The next phase is granted before it begins.
+    is_ahead: bool,
     errands: Errands,
     heard_ns: u64,
     beat_sent_ns: u64,
@@ -149,6 +155,7 @@ impl Client {
             poller,
             waker,
             phase: None,
+            is_ahead: false,
             errands: Errands::default(),
             heard_ns: 0,
             beat_sent_ns: 0,
@@ -228,7 +235,7 @@ impl Client {
             number: phase,
             began_ns: now_ns(),
             bytes,
-            granted: false,
+            granted: self.is_ahead,
             progress,
             told: progress,
             told_ns: 0,
@@ -434,14 +441,16 @@ impl Client {
                 self.report_ns = u64::from(report_ms) * 1_000_000;
                 self.joined(printable(&policy), orders);
             }
-            Message::Grant { phase, share, credit_bytes } => {
+            Message::Grant { phase, share, credit_bytes, expected_ns } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
                     own.granted = true;
-                    self.words.push(Word::Granted { phase, share, credit_bytes });
+                    let expected_ns = expected_ns.min(MOST_EXPECTED_NS);
+                    self.words.push(Word::Granted { phase, share, credit_bytes, expected_ns });
                 }
             }
-            Message::Credit { phase, credit_bytes } if self.is_current(phase) => {
-                self.words.push(Word::Credit { phase, credit_bytes });
+            Message::Credit { phase, credit_bytes, expected_ns } if self.is_current(phase) => {
+                let expected_ns = expected_ns.min(MOST_EXPECTED_NS);
+                self.words.push(Word::Credit { phase, credit_bytes, expected_ns });
             }
             Message::Hold { phase, expected_ns } => {
                 if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
@@ -449,6 +458,10 @@ impl Client {
                     let expected_ns = expected_ns.min(MOST_EXPECTED_NS);
                     self.words.push(Word::Held { phase, expected_ns });
                 }
+            }
+            Message::Ahead { granted } => {
+                self.is_ahead = granted;
+                self.words.push(Word::Ahead { granted });
             }
             Message::Allocated { request, aggregators, stripes, targets }
                 if self.errands.allocated(request, &targets) =>
@@ -493,6 +506,7 @@ impl Client {
     }
 
     fn joined(&mut self, policy: String, orders: bool) {
+        self.is_ahead = false;
         match std::mem::replace(&mut self.link, Link::Down) {
             Link::Greeting { channel, is_trusted: true, .. } => self.link = Link::Up { channel },
             Link::Up { channel } => {

@@ -70,6 +70,8 @@ pub struct Coordinator {
     outbox: Vec<(Peer, Message)>,
     /// Jobs that are in a phase, granted or held.
     in_phase: u64,
+    /// The job that was told that its next phase is granted already: no other is in one.
+    ahead: Option<JobId>,
     /// Phases that ended here, and the time that they took of the storage.
     ended_phases: u64,
     ended_io_ns: u64,
@@ -99,6 +101,7 @@ impl Coordinator {
             totals: Totals::default(),
             outbox: Vec::new(),
             in_phase: 0,
+            ahead: None,
             ended_phases: 0,
             ended_io_ns: 0,
         }
@@ -171,6 +174,7 @@ impl Coordinator {
         let was_in_phase = job.is_in_phase();
         self.in_phase = self.in_phase.saturating_sub(u64::from(was_in_phase));
         self.by_name.remove(&name);
+        self.ahead = self.ahead.filter(|ahead| *ahead != node.job);
         self.tokens.forget(node.job);
         self.allocations.job_gone(node.job);
         self.jobs[node.job.0 as usize] = None;
@@ -292,11 +296,16 @@ impl Coordinator {
             self.gather_until_ns = Some(now_ns + GATHER_NS);
         }
         self.welcome(peer);
+        if self.ahead == Some(id) {
+            self.outbox.push((peer, Message::Ahead { granted: true }));
+        }
+        self.let_ahead(id);
         Ok(())
     }
 
-    /// Everybody hears how things are done from now on.
+    /// Everybody hears how things are done from now on; until then nobody's next phase is granted.
     fn welcome_all(&mut self) {
+        self.ahead = None;
         for peer in 0..self.nodes.len() {
             if self.is_node(peer) {
                 self.welcome(peer);
@@ -370,6 +379,8 @@ impl Coordinator {
                 job.announced_bytes = phase.bytes.or(from_history);
                 let bytes = job.announced_bytes;
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
+                // Who asked hears first.
+                self.take_back_ahead(id);
             }
             Standing::Held => {
                 let expected_ns = self.expected_wait_ns();
@@ -453,6 +464,26 @@ impl Coordinator {
             self.ended_io_ns = self.ended_io_ns.saturating_add(granted_ns);
         }
         self.step(now_ns, Event::PhaseEnded { job: id });
+        self.let_ahead(id);
+    }
+
+    /// While nobody is in a phase, one job, the last that was or the first that joined, need not ask for its next one:
+    /// the engine would grant it at once. So a job alone never waits for an answer.
+    fn let_ahead(&mut self, id: JobId) {
+        let is_sure =
+            self.in_phase == 0 && self.gather_until_ns.is_none() && self.policy.serves_who_is_alone();
+        if is_sure && self.ahead.is_none() {
+            self.ahead = Some(id);
+            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: true })));
+        }
+    }
+
+    /// Another job begins a phase.
+    fn take_back_ahead(&mut self, beginner: JobId) {
+        if let Some(id) = self.ahead.filter(|ahead| *ahead != beginner) {
+            self.ahead = None;
+            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: false })));
+        }
     }
 
     /// Of all nodes of the job, in its phase.
@@ -534,7 +565,8 @@ impl Coordinator {
     fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
         let Some(phase) = self.node(peer).and_then(|node| node.phase) else { return };
         let credit_bytes = self.node_credit(id, phase.progress, self.tokens.credit_bytes(id));
-        self.outbox.push((peer, Message::Grant { phase: phase.number, share, credit_bytes }));
+        let expected_ns = self.tokens.expected_wait_ns(id);
+        self.outbox.push((peer, Message::Grant { phase: phase.number, share, credit_bytes, expected_ns }));
     }
 
     /// What a job may still spend is divided evenly among its nodes that are in the phase.
@@ -564,10 +596,11 @@ impl Coordinator {
         let mut changed = std::mem::take(&mut self.changed);
         self.tokens.settle(now_ns, |job, credit_bytes| changed.push((job, credit_bytes)));
         for (id, credit_bytes) in changed.drain(..) {
+            let expected_ns = self.tokens.expected_wait_ns(id);
             self.for_peers(id, |own, peer| {
                 let Some(phase) = own.node(peer).and_then(|node| node.phase) else { return };
                 let credit_bytes = own.node_credit(id, phase.progress, credit_bytes);
-                own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes }));
+                own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes, expected_ns }));
             });
         }
         self.changed = changed;

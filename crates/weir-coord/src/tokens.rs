@@ -65,8 +65,9 @@ pub struct Tokens {
     stalled_ns: Option<u64>,
     /// Something happened since credits were last settled.
     unsettled: bool,
-    /// Several were busy then.
+    /// Several were busy then, with these shares together.
     contested: bool,
+    share_sum: f64,
 }
 
 struct Account {
@@ -198,6 +199,16 @@ impl Tokens {
         self.accounts.get(&job).map_or(0, |account| account.credit_bytes)
     }
 
+    /// How long a job that has overdrawn its credit should have to wait until the others have caught up, going by what the
+    /// storage does.
+    pub fn expected_wait_ns(&self, job: JobId) -> u64 {
+        let Some(account) = self.accounts.get(&job).filter(|_| self.contested) else { return 0 };
+        let lead_bytes = self.meter.lead_bytes();
+        let ahead_bytes = (account.tag_bytes - self.virtual_bytes) * self.share_sum - lead_bytes;
+        // The cast saturates: who is not ahead waits for nothing.
+        (ahead_bytes / lead_bytes * LEAD_NS as f64) as u64
+    }
+
     /// Whether [`Tokens::settle`] could change something at this moment.
     pub fn needs_settling(&self) -> bool {
         self.unsettled
@@ -214,6 +225,7 @@ impl Tokens {
         self.unsettled = false;
         let (busy, share_sum) = self.advance(now_ns);
         self.contested = busy > 1;
+        self.share_sum = share_sum;
         let waits = |account: &Account| account.busy && account.progress.is_waiting();
         let limited = busy > 1 && self.accounts.values().any(waits);
         let was_known = self.meter.is_known();

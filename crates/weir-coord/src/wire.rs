@@ -14,7 +14,7 @@
 use std::fmt;
 
 /// The one version that is spoken. A peer of another one is told so and left alone.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// No frame is longer, its four bytes of length not counted.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024;
@@ -179,13 +179,13 @@ messages! {
         /// Whether readers take turns; else they need not ask.
         orders: bool,
     }
-    /// Coordinator → job: go on. `credit_bytes` as in `Credit`.
-    67 Grant { phase: u64, share: f64, credit_bytes: u64, }
+    /// Coordinator → job: go on. `credit_bytes` and `expected_ns` as in `Credit`.
+    67 Grant { phase: u64, share: f64, credit_bytes: u64, expected_ns: u64, }
     /// Coordinator → job: start no more I/O until granted (again), which should be within this time.
     68 Hold { phase: u64, expected_ns: u64, }
     /// Coordinator → job: a request may start while the node has spent fewer bytes than this in this phase.
-    /// Replaces what was said before, up or down; `u64::MAX` is no limit.
-    69 Credit { phase: u64, credit_bytes: u64, }
+    /// Replaces what was said before, up or down; `u64::MAX` is no limit. Who has spent it all may go on within this time.
+    69 Credit { phase: u64, credit_bytes: u64, expected_ns: u64, }
     /// Coordinator → anybody: a piece of JSON; the pieces up to the last make the answer.
     70 Status { last: bool, text: String, }
     /// Coordinator → anybody: no, and why. The connection is closed.
@@ -194,6 +194,9 @@ messages! {
     72 Allocated { request: u64, aggregators: u32, stripes: u32, targets: Vec<u32>, }
     /// Coordinator → job: the answer to `Read`: now.
     73 Turn { number: u32, call: u64, }
+    /// Coordinator → job: nobody else is in a phase, so the next one of the job is granted before it begins; or that
+    /// holds no longer. Until the first word, and after `Welcome`, it does not.
+    74 Ahead { granted: bool, }
 }
 
 /// A file as far as its placement goes.

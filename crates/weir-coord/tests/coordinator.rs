@@ -136,6 +136,56 @@ fn a_new_coordinator_gathers_before_it_decides() {
     );
 }
 
+/// Who is told now that its next phase is granted, or is not any more.
+fn ahead(coordinator: &mut Coordinator) -> Vec<(Peer, bool)> {
+    let of = |(peer, message)| match message {
+        Message::Ahead { granted } => Some((peer, granted)),
+        _ => None,
+    };
+    answers(coordinator).into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn who_was_last_in_a_phase_need_not_ask_for_the_next() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut say = |peer, message| {
+        coordinator.handle(MS, peer, message).unwrap();
+        ahead(&mut coordinator)
+    };
+    // Peers 0 and 1 are nodes of one job.
+    assert_eq!(say(0, hello("wide", false)), [(0, true)]);
+    assert_eq!(say(1, hello("wide", false)), [(1, true)]);
+    assert_eq!(say(2, hello("other", false)), []);
+    assert_eq!(say(0, begin(1)), []);
+    assert_eq!(say(2, begin(1)), [(0, false), (1, false)]);
+    assert_eq!(say(0, end(1, 10)), [], "the other waits");
+    assert_eq!(say(2, end(1, 10)), [(2, true)]);
+    assert_eq!(say(2, begin(2)), []);
+    assert_eq!(say(2, end(2, 10)), [], "as it was");
+    assert_eq!(say(1, begin(1)), [(2, false)]);
+    coordinator.gone(MS, 1);
+    assert_eq!(ahead(&mut coordinator), [(0, true)], "the phase ended with its node");
+    // Under another policy everybody asks first; who is welcomed has no grant.
+    coordinator.set_policy(MS, PolicyKind::Fair);
+    assert_eq!(ahead(&mut coordinator), []);
+    coordinator.handle(MS, 2, begin(3)).unwrap();
+    coordinator.handle(MS, 2, end(3, 10)).unwrap();
+    assert_eq!(ahead(&mut coordinator), [(2, true)]);
+    coordinator.gone(MS, 2);
+    coordinator.handle(MS, 3, hello("third", false)).unwrap();
+    assert_eq!(ahead(&mut coordinator), [(3, true)]);
+}
+
+/// A policy that may leave a job waiting though it is alone is asked, and so is a coordinator that does not know all yet.
+#[test]
+fn nothing_is_granted_before_it_is_sure() {
+    for (policy, rejoins) in [(PolicyKind::ApioBarrier, false), (PolicyKind::Exclusive, true)] {
+        let mut coordinator = Coordinator::new(0, policy, Pace::default());
+        coordinator.handle(MS, 0, hello("job", rejoins)).unwrap();
+        assert_eq!(ahead(&mut coordinator), [], "{policy}");
+    }
+}
+
 #[test]
 fn a_bad_hello_is_refused_by_its_field() {
     let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());

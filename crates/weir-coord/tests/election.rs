@@ -83,7 +83,7 @@ fn member(directory: &Path, name: &str, network_host: Option<String>) {
             Word::Lost { reason } => println!("lost: {reason}"),
             Word::Open { reason } => println!("open: {reason}"),
             Word::Refused { reason } => println!("refused: {reason}"),
-            Word::Allocated { .. } | Word::Turn { .. } => {}
+            Word::Ahead { .. } | Word::Allocated { .. } | Word::Turn { .. } => {}
         });
         if member.is_coordinator() != coordinates {
             coordinates = !coordinates;

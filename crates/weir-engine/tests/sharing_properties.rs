@@ -138,8 +138,7 @@ proptest! {
                     |action| matches!(action, Action::Grant { job: j, .. } | Action::Hold { job: j } if *j == job));
                 prop_assert_eq!(answers.count(), 1, "{}: {:?}", kind, actions);
             }
-            // A barrier keeps bandwidth free on purpose; that is what is wrong with it.
-            if kind != PolicyKind::ApioBarrier && !host.asking.is_empty() {
+            if kind.serves_who_is_alone() && !host.asking.is_empty() {
                 prop_assert!(!host.shares.is_empty(), "{kind}: nobody is served, {:?} ask", host.asking);
                 let usable = host.usable(kind).unwrap_or(0.0);
                 prop_assert!(sum >= usable - 1e-6, "{kind}: {sum} of {usable}, {:?} ask", host.asking);

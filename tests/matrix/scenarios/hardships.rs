@@ -15,6 +15,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("surroundings_moved", |place: &Place| exact(surroundings(place, "moved")?)),
         scenario("surroundings_user", other_user),
         scenario("replaced_by_itself", again),
+        scenario("more_files_than_places", many),
         scenario("paths_include_exclude", paths),
     ]
     .into_iter()
@@ -80,6 +81,16 @@ fn again(place: &Place) -> Verdict {
         profile["ranks"].as_array().into_iter().flatten().map(|rank| &rank["ended"]).collect();
     ensure(ended == ["finalized"], || format!("ranks are {}", profile["ranks"]))?;
     profile::agrees(&profile::tally(&ran.stdout)?, &[profile])
+}
+
+/// Files that have no counters of their own are summed up, with what the MPI library does beneath.
+fn many(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("many", "tests/programs/many.c", &[]))?;
+    let ran = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("WEIR_MAX_FILES", "1").compare()?;
+    let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
+    let dropped = &profile["dropped"]["files"];
+    ensure(*dropped == 2 * 5, || format!("{dropped} files dropped"))?;
+    profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
 }
 
 /// `WEIR_INCLUDE` beats `WEIR_EXCLUDE`, which beats what is left out by itself.

@@ -28,13 +28,19 @@ const BUILT: &[(Program, usize)] = &[
     (c("threads", "tests/programs/threads.c", &[]), 2),
     (c("process", "tests/programs/process.c", &[]), 2),
     (c("rough", "tests/programs/rough.c", &["-pthread"]), 2),
+    (c("cancelled", "tests/programs/cancelled.c", &["-fexceptions"]), 2),
     (c("lookup", "tests/programs/lookup.c", &[]), 2),
     (c("sessions", "tests/programs/sessions.c", &[]), 2),
-    (Program { name: "cxx", source: "tests/programs/cxx.cpp", language: Language::Cxx, flags: &[] }, 3),
+    (cxx("cxx", "tests/programs/cxx.cpp"), 3),
+    (cxx("exceptions", "tests/programs/exceptions.cpp"), 2),
     (fortran("mpif_h", &["-DWITH_MPIF_H"]), 3),
     (fortran("use_mpi", &["-DWITH_MPI"]), 3),
     (fortran("use_mpi_f08", &["-DWITH_MPI_F08"]), 3),
 ];
+
+const fn cxx(name: &'static str, source: &'static str) -> Program {
+    Program { name, source, language: Language::Cxx, flags: &[] }
+}
 
 const fn fortran(name: &'static str, flags: &'static [&'static str]) -> Program {
     Program { name, source: "tests/programs/fortran.F90", language: Language::Fortran, flags }
@@ -54,6 +60,7 @@ pub(super) fn list() -> Vec<Scenario> {
             exact(Job::mpi(&place.name, &place.mpi, 1, [place.mpi.build(&EVERYTHING)?]))
         }),
         scenario("exchange", exchange),
+        scenario("meanwhile", meanwhile),
         scenario("plugin", plugin),
         scenario("spawn", spawn),
         scenario("mpi4py", mpi4py),
@@ -92,6 +99,36 @@ fn exchange(place: &Place) -> Verdict {
         ensure(file["bytes"] == moved && moved > 0, || format!("{moved} bytes moved of {file:#}"))?;
     }
     Ok(())
+}
+
+/// What the MPI library moves in calls that are not about files is no I/O of the program's own, and not counted twice.
+fn meanwhile(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("meanwhile", "tests/programs/meanwhile.c", &[]))?;
+    let ran = Job::mpi(&place.name, &place.mpi, 3, [executable]).compare()?;
+    let profile = profile::only(&ran, 3)?;
+    let tally = profile::tally(&ran.stdout)?;
+    profile::agrees(&tally, &[&profile])?;
+    let counted = |key: &str| tally.get(key).copied().unwrap_or(0);
+    for (which, direction) in [("bytes_read", "READ"), ("bytes_written", "WRITTEN")] {
+        // By MPI-IO, and the rest of what went through POSIX.
+        let moved = counted(&format!("MPIIO_BYTES_{direction}"))
+            + counted(&format!("POSIX_BYTES_{direction}"))
+            - counted(&format!("POSIX_MPI_BYTES_{direction}"));
+        let sum = |list: &Value| -> u64 {
+            list.as_array().into_iter().flatten().filter_map(|entry| entry[which].as_u64()).sum()
+        };
+        let outside = profile["phases"]["outside"][which].as_u64().unwrap_or(0);
+        let series =
+            profile["series"][which].as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
+        let said = [sum(&profile["ranks"]), sum(&profile["phases"]["list"]) + outside, series];
+        ensure(said == [moved; 3], || {
+            format!("{which}: {moved}, but ranks, phases and series have {said:?}")
+        })?;
+    }
+    let split: Vec<_> = profile["collectives"]["list"].as_array().into_iter().flatten().collect();
+    ensure(split.len() == 4 && split.iter().all(|call| call["bytes"] == call["file_bytes"]), || {
+        format!("split calls: {split:#?}")
+    })
 }
 
 /// The program as a shared library in a host that hides its symbols, as an interpreter does.

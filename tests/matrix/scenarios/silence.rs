@@ -2,7 +2,7 @@
 
 use super::programs::EVERYTHING;
 use super::{Place, Scenario, scenario};
-use crate::mpi::c;
+use crate::mpi::{Language, Program, c};
 use crate::run::{Job, Ran, contents};
 use crate::{Verdict, ensure};
 
@@ -44,12 +44,22 @@ pub(super) fn list() -> Vec<Scenario> {
             &["/usr/bin/python3", "-c", "import ctypes; print(hasattr(ctypes.CDLL(None), 'MPI_Init'))"],
         ),
         shell("mpirun_version", &["mpirun", "--version"]),
+        scenario("plain_constructor", constructor).only(&["openmpi"]),
     ]
 }
 
 fn shell(name: &str, command: &'static [&'static str]) -> Scenario {
     let test = move |place: &Place| silent(&Job::new(&place.name, command));
     scenario(format!("plain_{name}"), test).only(&["openmpi"])
+}
+
+/// The first I/O of a process by a thread for which a library waits that is being loaded.
+fn constructor(place: &Place) -> Verdict {
+    let plain = |name, source, flags| Program { name, source, language: Language::PlainC, flags };
+    let host = place.mpi.build(&plain("host", "tests/programs/host.c", &[]))?;
+    let flags = &["-shared", "-fPIC"];
+    let library = place.mpi.build(&plain("constructor.so", "tests/programs/constructor.c", flags))?;
+    silent(&Job::new(&place.name, [host, library]))
 }
 
 /// As without Weir, on standard error too, and no trace of it.

@@ -417,3 +417,29 @@ fn what_was_spent_before_the_storage_was_known_is_owed_to_nobody() {
     settle_at(&mut tokens, GUESS_NS);
     assert!(tokens.credit_bytes(JobId(1)) > 45_056, "{}", tokens.credit_bytes(JobId(1)));
 }
+
+/// Who overdraws a small share by a large request waits for long, and is told for how long.
+#[test]
+fn what_is_owed_says_how_long_to_wait() {
+    const MB_PER_MS: u64 = 100_000;
+    let (large, small) = (JobId(0), JobId(1));
+    let mut tokens = Tokens::default();
+    tokens.enter(0, large, 0.99, Progress::default());
+    tokens.enter(0, small, 0.01, Progress::default());
+    let mut done_bytes = 0;
+    for ms in 1..=3000 {
+        done_bytes += MB_PER_MS;
+        let spent_bytes = done_bytes + MB_PER_MS;
+        let of_large = Progress { done_bytes, spent_bytes, wanted_bytes: spent_bytes };
+        // Not before it is known what the storage does: until then nobody owes anything.
+        let spent_bytes = if ms < 1500 { 1 } else { 1 << 28 };
+        let of_small = Progress { done_bytes: 0, spent_bytes, wanted_bytes: spent_bytes };
+        tokens.report(ms * 1_000_000, large, of_large);
+        tokens.report(ms * 1_000_000, small, of_small);
+        tokens.settle(ms * 1_000_000, |_, _| {});
+    }
+    // A hundredth of 100 MB/s for 256 MiB.
+    let expected_s = tokens.expected_wait_ns(small) / 1_000_000_000;
+    assert!((200..300).contains(&expected_s), "{expected_s} s");
+    assert_eq!(tokens.expected_wait_ns(large), 0);
+}

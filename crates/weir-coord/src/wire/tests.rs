@@ -57,11 +57,10 @@ fn message() -> impl Strategy<Value = Message> {
         any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
         any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
         (any::<u64>(), progress()).prop_map(|(phase, progress)| Message::Moved { phase, progress }),
-        (any::<u64>(), 0.0..=1.0, any::<u64>()).prop_map(|(phase, share, credit_bytes)| Message::Grant {
-            phase,
-            share,
-            credit_bytes
+        (any::<(u64, u64, u64)>(), 0.0..=1.0).prop_map(|((phase, credit_bytes, expected_ns), share)| {
+            Message::Grant { phase, share, credit_bytes, expected_ns }
         }),
+        any::<bool>().prop_map(|granted| Message::Ahead { granted }),
         any::<(bool, String)>().prop_map(|(last, text)| Message::Status { last, text }),
         Just(Message::Beat {}),
     ]

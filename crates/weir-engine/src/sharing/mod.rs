@@ -87,6 +87,12 @@ impl PolicyKind {
         PolicyKind::Weir,
     ];
 
+    /// Whether a job is granted at once when no other asks. A barrier keeps bandwidth free on purpose; that is what is
+    /// wrong with it.
+    pub fn serves_who_is_alone(self) -> bool {
+        self != PolicyKind::ApioBarrier
+    }
+
     pub fn build(self) -> Box<dyn Policy> {
         match self {
             PolicyKind::Exclusive => Box::new(Exclusive::default()),
