@@ -14,6 +14,36 @@ static struct sigaction before;
 static volatile sig_atomic_t handled;
 static int self_pipe[2];
 
+/* What each signal does, as far as the program can see. */
+static struct sigaction actions[32];
+
+static void look_at_signals(void)
+{
+    for (int i = 1; i < 32; i++)
+        if (i != SIGKILL && i != SIGSTOP)
+            REQUIRE(sigaction(i, NULL, &actions[i]) == 0);
+}
+
+/* Nobody has changed what signals do; and each way to set one tells what was there. */
+static void signals_are_as_they_were(void)
+{
+    for (int i = 1; i < 32; i++) {
+        struct sigaction now = {0};
+        if (i == SIGKILL || i == SIGSTOP)
+            continue;
+        REQUIRE(sigaction(i, NULL, &now) == 0);
+        REQUIRE(now.sa_handler == actions[i].sa_handler && now.sa_flags == actions[i].sa_flags);
+        REQUIRE(memcmp(&now.sa_mask, &actions[i].sa_mask, sizeof(long)) == 0); /* what the kernel knows of it */
+    }
+    REQUIRE(signal(SIGXCPU, SIG_IGN) == SIG_DFL && signal(SIGXCPU, SIG_DFL) == SIG_IGN);
+    REQUIRE(sigset(SIGXCPU, SIG_IGN) == SIG_DFL && sigset(SIGXCPU, SIG_DFL) == SIG_IGN);
+    REQUIRE(sysv_signal(SIGXCPU, SIG_IGN) == SIG_DFL && signal(SIGXCPU, SIG_DFL) == SIG_IGN);
+    struct sigaction both = {.sa_handler = SIG_IGN};
+    REQUIRE(sigaction(SIGXCPU, &both, &both) == 0 && both.sa_handler == SIG_DFL);
+    raise(SIGXCPU);
+    REQUIRE(sigaction(SIGXCPU, &both, &both) == 0 && both.sa_handler == SIG_IGN);
+}
+
 /* Calls what was there before, as well-behaved handlers do, and writes to a pipe nobody has used yet. */
 static void handler(int number)
 {
@@ -51,6 +81,7 @@ int main(int argc, char **argv)
     snprintf(name, sizeof name, "rough.%d.dat", rank);
     snprintf(late, sizeof late, "late.%d.dat", rank);
 
+    look_at_signals();
     /* The first I/O: Weir makes its record here. The program's descriptors keep their numbers, and one
      * that is closed twice is not somebody else's. */
     fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0644);
@@ -66,6 +97,8 @@ int main(int argc, char **argv)
         REQUIRE(write(other, "x", 1) == 1);
         close(other);
     }
+
+    signals_are_as_they_were();
 
     /* A handle that never was a file, with errors returned. */
     MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
