@@ -2,7 +2,7 @@
 
 use super::caller::observing;
 use super::real::{self, Slot, early};
-use super::shield::shield;
+use super::shield::{keeping_errno, shield};
 use super::stdio::{done, of_stream};
 use super::wrap::{c_function, c_name, real_function};
 use crate::arch::variadic;
@@ -55,16 +55,19 @@ fn scan(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_i
     if observing()
         && let Some(block) = of_stream(stream)
     {
-        // SAFETY: the program's stream; asking for the position changes nothing.
-        let before = unsafe { libc::ftello(stream) };
+        let before = position(stream);
         let start = ticks();
         let items = real();
-        // SAFETY: as above.
-        let after = unsafe { libc::ftello(stream) };
-        done(block, op, start, u64::try_from(after - before).ok());
+        done(block, op, start, u64::try_from(position(stream) - before).ok());
         return items;
     }
     real()
+}
+
+/// Where a stream is at; -1 where nobody can tell, as in a pipe.
+fn position(stream: *mut FILE) -> i64 {
+    // SAFETY: the program's stream; asking for the position changes nothing.
+    keeping_errno(|| unsafe { libc::ftello(stream) })
 }
 
 /// Rows `function(named arguments; how many)`: the variadic form. The trampoline

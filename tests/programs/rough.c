@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int rank;
@@ -67,7 +68,7 @@ static void *write_on(void *name)
 
 int main(int argc, char **argv)
 {
-    char name[64], late[64], key[TALLY_NAME], *text = NULL;
+    char name[64], late[64], pipe_name[64], key[TALLY_NAME], *text = NULL;
     size_t size = 0;
     struct sigaction action = {.sa_handler = handler};
     MPI_Request request = MPI_REQUEST_NULL;
@@ -118,6 +119,21 @@ int main(int argc, char **argv)
     fputs("!", stream);
     int left = errno;
     fclose(stream);
+    /* A stream on a pipe has no position, and nothing to read yet. */
+    snprintf(pipe_name, sizeof pipe_name, "pipe.%d", rank);
+    REQUIRE(mkfifo(pipe_name, 0600) == 0);
+    int writer = open(pipe_name, O_RDWR | O_NONBLOCK), number = 0;
+    stream = fopen(pipe_name, "r");
+    REQUIRE(fcntl(fileno(stream), F_SETFL, O_NONBLOCK) == 0);
+    errno = 0;
+    REQUIRE(fscanf(stream, "%d", &number) == EOF && errno == EAGAIN);
+    clearerr(stream);
+    REQUIRE(write(writer, "42 ", 3) == 3);
+    errno = 0;
+    REQUIRE(fscanf(stream, "%d", &number) == 1 && number == 42 && errno == 0);
+    fclose(stream);
+    close(writer);
+    unlink(pipe_name);
     /* Longer than any memory: the system refuses it, and that is all there is to it. */
     for (int i = 0; i < 4; i++)
         REQUIRE(pwrite(fd, name, SSIZE_MAX, 0) == -1);
