@@ -23,6 +23,7 @@ const BUILT: &[(Program, usize)] = &[
         ),
         2,
     ),
+    (c("unnamed", "tests/programs/unnamed.c", &[]), 2),
     (c("stdio", "tests/programs/stdio.c", &[]), 2),
     (c("stdio_fortified", "tests/programs/stdio.c", &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]), 2),
     (c("threads", "tests/programs/threads.c", &[]), 2),
