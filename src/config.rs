@@ -11,7 +11,7 @@ use weir_coord::election::{self, Way};
 use weir_coord::server::Settings;
 use weir_coord::{DEFAULT_ORDER, Order, PolicyKind};
 pub(crate) use weir_profile::settings::Gate;
-use weir_profile::settings::{flag, gate, paths, time_ns};
+use weir_profile::settings::{flag, from_directory, gate, paths, time_ns};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +93,14 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// Reads the environment. Complaints come from rank 0 alone, one line each.
 pub(crate) fn read() {
-    let (config, complaints) = parse(variable);
+    let (mut config, complaints) = parse(variable);
+    if let Ok(directory) = std::env::current_dir() {
+        let directory = directory.to_string_lossy();
+        let patterns = [&mut config.include, &mut config.exclude, &mut config.gate_paths];
+        for pattern in patterns.into_iter().flatten() {
+            *pattern = from_directory(pattern, &directory);
+        }
+    }
     VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Ok(true)), Relaxed);
     *CONFIG.write().unwrap_or_else(|e| e.into_inner()) = config;
     if profile::rank_from_environment().unwrap_or(0) == 0 {

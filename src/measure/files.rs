@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::fnv1a;
 use weir_profile::layout::*;
+use weir_profile::settings::tidy;
 
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
@@ -285,19 +286,6 @@ pub(crate) unsafe fn absolute(path: *const c_char, directory: Option<c_int>) -> 
     Some(tidy(&format!("{}/{path}", base.display())))
 }
 
-/// Without `//`, `/./` and `/../`: one name for one file. Links are not followed.
-fn tidy(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => _ = parts.pop(),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
 /// What a program reads because it is a program, not because it does I/O.
 const SYSTEM: &[&str] = &[
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/run", "/sbin", "/snap",
@@ -434,12 +422,6 @@ fn make_twin(block: &'static Block) -> &'static Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_tidied() {
-        assert_eq!(tidy("/a//b/./c/../d"), "/a/b/d");
-        assert_eq!(tidy("/../x"), "/x");
-    }
 
     #[test]
     fn patterns_are_directories_or_globs() {
