@@ -86,8 +86,9 @@ pub(crate) fn find_early() {
         }
     }
     if !is_complete {
-        // SAFETY: takes back what the lookup said, which the program might take for an answer to itself.
-        unsafe { libc::dlerror() };
+        // SAFETY: takes back what the lookup said, which the program might take for an answer to itself; the second frees
+        // what it was said in, which is in the program's heap.
+        unsafe { (libc::dlerror(), libc::dlerror()) };
     }
 }
 

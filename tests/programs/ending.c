@@ -15,9 +15,12 @@ static int rank;
  * calls malloc next in this thread dies of it. */
 static void damage_heap(void)
 {
-    enum { SIZES = 60, EACH = 2 };
-    static char *volatile blocks[SIZES][EACH];
+    enum { SIZES = 60, EACH = 2, CACHED = 7 };
+    static char *volatile blocks[SIZES][EACH], *volatile kept;
     int i, j;
+    for (i = 0; i < SIZES; i++) /* those that were freed before: of each size, the C library has at most so many at hand */
+        for (j = 0; j < CACHED; j++)
+            kept = malloc(16 * (size_t)(i + 1));
     for (i = 0; i < SIZES; i++)
         for (j = 0; j < EACH; j++)
             blocks[i][j] = malloc(16 * (size_t)(i + 1));
