@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::fnv1a;
 use weir_profile::layout::*;
-use weir_profile::settings::tidy;
+use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PART, SYSTEM_DIRECTORIES, tidy};
 
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
@@ -286,13 +286,6 @@ pub(crate) unsafe fn absolute(path: *const c_char, directory: Option<c_int>) -> 
     Some(tidy(&format!("{}/{path}", base.display())))
 }
 
-/// What a program reads because it is a program, not because it does I/O.
-const SYSTEM: &[&str] = &[
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/run", "/sbin", "/snap",
-    "/sys", "/usr", "/var",
-];
-const PROGRAM_FILES: &[&str] = &[".py", ".pyc", ".pyi", ".so", ".pth", ".jl", ".mod"];
-
 /// Whether a file is measured. `WEIR_INCLUDE` beats `WEIR_EXCLUDE` beats the system directories, which
 /// are left out unless MPI itself opens the file.
 pub(crate) fn wanted(path: &str, by_mpi_io: bool) -> bool {
@@ -304,9 +297,9 @@ pub(crate) fn wanted(path: &str, by_mpi_io: bool) -> bool {
             return false;
         }
         by_mpi_io
-            || !(SYSTEM.iter().any(|system| is_under(system, path))
-                || PROGRAM_FILES.iter().any(|ending| path.ends_with(ending))
-                || path.contains(".so."))
+            || !(SYSTEM_DIRECTORIES.iter().any(|system| is_under(system, path))
+                || PROGRAM_ENDINGS.iter().any(|ending| path.ends_with(ending))
+                || path.contains(PROGRAM_PART))
     })
 }
 

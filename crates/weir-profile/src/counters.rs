@@ -76,7 +76,7 @@ counters! {
     MPIIO_NB_WRITES: Sum,
     /// `MPI_File_sync`.
     MPIIO_SYNCS: Sum,
-    /// Opens and `set_info` calls that passed hints.
+    /// Opens, `set_info` and `set_view` calls that passed hints.
     MPIIO_HINTS: Sum,
     /// `MPI_File_set_view`.
     MPIIO_VIEWS: Sum,

@@ -8,6 +8,16 @@ pub enum Gate {
     All,
 }
 
+/// Beneath these is what a program reads because it is a program, not because it does I/O. `docs/PROFILE.md` lists them.
+pub const SYSTEM_DIRECTORIES: &[&str] = &[
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/run", "/sbin", "/snap",
+    "/sys", "/usr", "/var",
+];
+/// So do the names of such files end elsewhere.
+pub const PROGRAM_ENDINGS: &[&str] = &[".py", ".pyc", ".pyi", ".so", ".pth", ".jl", ".mod"];
+/// And that is in the names of libraries that have a version.
+pub const PROGRAM_PART: &str = ".so.";
+
 /// `on` or `off`, and other words for them.
 pub fn flag(value: &str) -> Result<bool, &'static str> {
     match value.to_ascii_lowercase().as_str() {

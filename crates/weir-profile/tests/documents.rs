@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir_profile::counters::{Counter, Merge, Module};
+use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PART, SYSTEM_DIRECTORIES};
 
 fn document(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -82,6 +83,23 @@ fn the_document_has_every_counter() {
         }
     }
     check("PROFILE.md", &actual, &format!("{before}{BEGIN}{tables}\n{END}{after}"));
+}
+
+const BEGIN_LEFT_OUT: &str = "<!-- left out: begin -->\n";
+const END_LEFT_OUT: &str = "<!-- left out: end -->";
+
+#[test]
+fn the_document_has_what_is_left_out() {
+    let actual = read("PROFILE.md");
+    let (before, rest) = actual.split_once(BEGIN_LEFT_OUT).expect("the mark where the list begins");
+    let (_, after) = rest.split_once(END_LEFT_OUT).expect("the mark where the list ends");
+    let named = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let list = format!(
+        "- files beneath {};\n- files whose names end in {}, and those with `{PROGRAM_PART}` in their path;\n",
+        named(SYSTEM_DIRECTORIES),
+        named(PROGRAM_ENDINGS)
+    );
+    check("PROFILE.md", &actual, &format!("{before}{BEGIN_LEFT_OUT}{list}{END_LEFT_OUT}{after}"));
 }
 
 /// Every key of the schema with its sentence, as `phases.list[].start_s`.

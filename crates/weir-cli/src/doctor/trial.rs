@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use weir_profile::job;
 use weir_profile::profile::Profile;
+use weir_profile::settings;
 
 /// What the ranks said about themselves.
 #[derive(Default)]
@@ -129,7 +130,14 @@ pub(super) fn check_command(
         findings.fine("ranks", &format!("all {} loaded Weir", heard.nprocs));
     }
     if profiles.is_empty() {
-        findings.wrong("I/O", "none was seen after MPI_Init: the program did none, or only on files that are left out (system directories, WEIR_EXCLUDE)");
+        let system = settings::SYSTEM_DIRECTORIES.join(" ");
+        findings.wrong(
+            "I/O",
+            &format!(
+                "none was seen after MPI_Init: the program did none, or only on files that are left out (by \
+                WEIR_EXCLUDE, or beneath {system}, unless WEIR_INCLUDE names them or MPI opens them)"
+            ),
+        );
     }
     for profile in &profiles {
         tell_calls(findings, profile);
