@@ -11,7 +11,7 @@ use weir_coord::election::{self, Way};
 use weir_coord::server::Settings;
 use weir_coord::{DEFAULT_ORDER, Order, PolicyKind};
 pub(crate) use weir_profile::settings::Gate;
-use weir_profile::settings::{flag, gate, paths, time_ns};
+use weir_profile::settings::{flag, from_directory, gate, paths, time_ns};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,9 +93,13 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// Reads the environment. Complaints come from rank 0 alone, one line each.
 pub(crate) fn read() {
-    let (config, complaints) = parse(variable);
-    for (number, now) in STANDARD_ERROR.iter().zip(standard_error()) {
-        number.store(now, Relaxed);
+    let (mut config, complaints) = parse(variable);
+    if let Ok(directory) = std::env::current_dir() {
+        let directory = directory.to_string_lossy();
+        let patterns = [&mut config.include, &mut config.exclude, &mut config.gate_paths];
+        for pattern in patterns.into_iter().flatten() {
+            *pattern = from_directory(pattern, &directory);
+        }
     }
     VERBOSE.store(variable("WEIR_VERBOSE").is_some_and(|v| flag(&v) == Ok(true)), Relaxed);
     *CONFIG.write().unwrap_or_else(|e| e.into_inner()) = config;
@@ -216,7 +220,7 @@ pub(crate) fn coordinator_way() -> Result<Way, String> {
 /// Nodes of jobs that a coordinator inside a program serves at most; many systems allow 1,024 descriptors.
 const MOST_CONNECTIONS: usize = 960;
 
-/// What standard error was when settings were read: device and number, 0 for nothing.
+/// What standard error was when Weir was loaded, and again when it was armed: device and number, 0 for nothing.
 static STANDARD_ERROR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 fn standard_error() -> [u64; 2] {
@@ -227,10 +231,24 @@ fn standard_error() -> [u64; 2] {
     }
 }
 
+/// To be called before anything is said. Cannot panic.
+pub(crate) fn note_standard_error() {
+    for (number, now) in STANDARD_ERROR.iter().zip(standard_error()) {
+        number.store(now, Relaxed);
+    }
+}
+
 /// Whether descriptor 2 is what it was. A program may close it and open a file of its own in its place.
 pub(crate) fn may_speak() -> bool {
     let known = STANDARD_ERROR.each_ref().map(|number| number.load(Relaxed));
     known != [0, 0] && standard_error() == known
+}
+
+/// As [`say`], by rank 0 alone: what is the same for all.
+pub(crate) fn say_for_all(line: &str) {
+    if profile::rank_from_environment().unwrap_or(0) == 0 {
+        say(line);
+    }
 }
 
 /// One line on standard error, in one write.

@@ -6,7 +6,7 @@
 
 use crate::clock::{self, Moment};
 use crate::shim::caller::{self, Caller, Thread};
-use crate::shim::{late, shield};
+use crate::shim::{late, real, shield};
 use crate::{abi, config, gate, heap, measure, profile};
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
@@ -31,6 +31,16 @@ static OPEN_INITS: AtomicI32 = AtomicI32::new(0);
 pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The moment of arming.
 static ARMED_AT: Mutex<Moment> = Mutex::new(Moment { ticks: 0, monotonic_ns: 0, realtime_ns: 0 });
+
+/// The loader calls it when Weir is loaded, before the program begins. Cannot panic.
+extern "C" fn loaded() {
+    real::find_early();
+    config::note_standard_error();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = loaded;
 
 #[inline(always)]
 pub(crate) fn armed() -> bool {
@@ -68,8 +78,12 @@ fn ensure_armed(model: Model) {
     if state == ARMED || state == DRAINING || shield::fuse_is_blown() || config::disabled() {
         return;
     }
+    config::note_standard_error();
     if !late::unwinder_is_there() {
-        return config::say("no libgcc_s.so.1 on this machine: nothing is measured");
+        // Whatever the program opens tries again.
+        static SAID: std::sync::Once = std::sync::Once::new();
+        let reason = "no libgcc_s.so.1 on this machine: nothing is measured";
+        return SAID.call_once(|| config::say_for_all(reason));
     }
     clock::choose();
     *ARMED_AT.lock().unwrap_or_else(|e| e.into_inner()) = Moment::now();

@@ -23,6 +23,8 @@ pub(crate) struct Abi {
     /// is an address everywhere.
     pub(crate) handle_bytes: usize,
     pub(crate) status_bytes: usize,
+    /// Where in an `MPI_Status` its `MPI_ERROR` is.
+    pub(crate) status_error_offset: usize,
     pub(crate) comm_world: Handle,
     pub(crate) comm_null: Handle,
     pub(crate) request_null: Handle,
@@ -108,6 +110,7 @@ impl Abi {
             ("sizeof_MPI_Request", self.handle_bytes.to_string()),
             ("sizeof_MPI_Comm", self.handle_bytes.to_string()),
             ("sizeof_MPI_Status", self.status_bytes.to_string()),
+            ("offset_MPI_ERROR", self.status_error_offset.to_string()),
             ("MPI_COMM_WORLD", hex(self.comm_world)),
             ("MPI_COMM_NULL", hex(self.comm_null)),
             ("MPI_REQUEST_NULL", hex(self.request_null)),

@@ -8,6 +8,7 @@ pub(super) const ABI: Abi = Abi {
     kind: layout::Abi::Mpich,
     handle_bytes: 4,
     status_bytes: 20,
+    status_error_offset: 16,
     comm_world: 0x4400_0000,
     comm_null: 0x0400_0000,
     request_null: 0x2c00_0000,

@@ -11,6 +11,7 @@ pub(super) fn abi(address_of: impl Fn(&CStr) -> Handle) -> Option<Abi> {
         kind: layout::Abi::OpenMpi,
         handle_bytes: 8,
         status_bytes: 24,
+        status_error_offset: 8,
         comm_world: symbol(c"ompi_mpi_comm_world")?,
         comm_null: symbol(c"ompi_mpi_comm_null")?,
         request_null: symbol(c"ompi_request_null")?,

@@ -8,6 +8,7 @@ pub(super) const ABI: Abi = Abi {
     kind: layout::Abi::Standard,
     handle_bytes: 8,
     status_bytes: 32,
+    status_error_offset: 8,
     comm_world: 0x101,
     comm_null: 0x100,
     request_null: 0x180,

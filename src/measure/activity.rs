@@ -88,7 +88,7 @@ pub(super) fn shared(write: bool, start: u64, end: u64, bytes: u64) {
         bursts.count.load(Relaxed) == 0 || start.saturating_sub(burst.end_ticks.load(Relaxed)) > gap
     };
     if is_over() {
-        let _guard = Shared::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+        let _guard = Shared::state().lock();
         if is_over() {
             open(lane, start, Mark::NONE);
         }
@@ -103,7 +103,7 @@ pub(super) fn shared(write: bool, start: u64, end: u64, bytes: u64) {
     match lane.series.cells(write).get(last as usize) {
         Some(cell) if first == last => _ = cell.fetch_add(bytes, Relaxed),
         _ => {
-            let _guard = Shared::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+            let _guard = Shared::state().lock();
             spread_over_bins(&lane.series, write, start, end, bytes);
         }
     }
@@ -248,7 +248,7 @@ pub(crate) fn name_place(name: &str) -> u64 {
 /// `weir_phase_begin`: what follows is one phase, whatever pauses it has.
 pub(crate) fn begin_marked<A: Access>(mark: Mark) {
     let lane = words::<A>();
-    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = A::state().lock();
     let now = clock::ticks();
     tally::flush_pending(lane);
     open(lane, now, mark);
@@ -259,7 +259,7 @@ pub(crate) fn begin_marked<A: Access>(mark: Mark) {
 /// `weir_phase_end`: the burst ends now, and the next call opens another.
 pub(crate) fn end_marked<A: Access>() {
     let lane = words::<A>();
-    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = A::state().lock();
     let bursts = &lane.bursts;
     if bursts.active_gap_ticks.load(Relaxed) != NO_GAP_TICKS {
         return;

@@ -282,7 +282,7 @@ pub(super) fn lists_next<A: Access>(block: &Block) -> bool {
 #[inline(never)]
 fn keep_collective<A: Access>(collectives: &Collectives, block: &Block, thread: &Thread, call: &Call) {
     let _caller = caller::enter_weir();
-    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = A::state().lock();
     let sequence = block.words[mpiio::MPIIO_COLL_SEQUENCE].load(Relaxed);
     if collectives.count.load(Relaxed) as usize >= COLLECTIVES {
         thin_out(collectives);

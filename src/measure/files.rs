@@ -3,7 +3,7 @@
 use super::record;
 use crate::config;
 use crate::gate;
-use crate::shim::shield::shield;
+use crate::shim::shield::{keeping_errno, shield};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::fnv1a;
 use weir_profile::layout::*;
+use weir_profile::settings::tidy;
 
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
@@ -189,23 +190,24 @@ fn adopt(module: Module, fd: c_int) -> Option<&'static Block> {
         return None;
     }
     shield(None, || {
-        let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok();
-        let path = path.as_deref().and_then(|p| p.to_str()).filter(|p| p.starts_with('/'));
-        let block = path.filter(|p| wanted(p, false)).and_then(|p| block(p, module));
+        let block = path_of(fd).filter(|p| wanted(p, false)).and_then(|p| block(&p, module));
         note_fd(module, fd, block);
         block
     })
 }
 
+/// What the kernel calls the file behind a descriptor.
+pub(crate) fn path_of(fd: c_int) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    path.to_str().filter(|path| path.starts_with('/')).map(String::from)
+}
+
 fn is_regular(fd: c_int) -> bool {
-    // SAFETY: all-zero is a valid stat buffer, and fstat fills it or says no; errno is put back.
-    unsafe {
-        let errno = *libc::__errno_location();
+    // SAFETY: all-zero is a valid stat buffer, and fstat fills it or says no.
+    keeping_errno(|| unsafe {
         let mut stat: libc::stat64 = std::mem::zeroed();
-        let regular = libc::fstat64(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-        *libc::__errno_location() = errno;
-        regular
-    }
+        libc::fstat64(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
+    })
 }
 
 /// From now on the descriptor is that file; `None` for one that is not measured.
@@ -282,19 +284,6 @@ pub(crate) unsafe fn absolute(path: *const c_char, directory: Option<c_int>) -> 
         _ => std::env::current_dir().ok()?,
     };
     Some(tidy(&format!("{}/{path}", base.display())))
-}
-
-/// Without `//`, `/./` and `/../`: one name for one file. Links are not followed.
-fn tidy(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => _ = parts.pop(),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// What a program reads because it is a program, not because it does I/O.
@@ -433,12 +422,6 @@ fn make_twin(block: &'static Block) -> &'static Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_tidied() {
-        assert_eq!(tidy("/a//b/./c/../d"), "/a/b/d");
-        assert_eq!(tidy("/../x"), "/x");
-    }
 
     #[test]
     fn patterns_are_directories_or_globs() {

@@ -3,11 +3,12 @@
 
 use super::{activity, steady};
 use crate::shim::caller;
-use std::sync::Mutex;
+use crate::shim::shield::keeping_errno;
 use std::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{Relaxed, Release},
 };
+use std::sync::{Mutex, MutexGuard};
 use weir_profile::layout::*;
 use weir_profile::tally::{self, KINDS};
 
@@ -85,8 +86,14 @@ pub(crate) struct State {
     lane: AtomicPtr<Lane>,
     /// A call that ends later does not lie in the current bin of the series.
     pub(super) bin_end: AtomicU64,
-    /// Taken on the slow paths only.
-    pub(super) lock: Mutex<()>,
+    lock: Mutex<()>,
+}
+
+impl State {
+    /// Taken on the slow paths only. Who has to wait for it may find `errno` changed by the waiting.
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        keeping_errno(|| self.lock.lock().unwrap_or_else(|e| e.into_inner()))
+    }
 }
 
 /// Takes what finds no place in the record.
@@ -190,7 +197,7 @@ pub(crate) fn attend<A: Access>(
 fn keep_slow<A: Access>(lane: &Lane, op: &Name, file: u64, start: u64, duration: u64, bytes: u64) {
     // A signal handler that does I/O of its own here must not come for the lock.
     let _caller = caller::enter_weir();
-    let _guard = A::state().lock.lock().unwrap_or_else(|e| e.into_inner());
+    let _guard = A::state().lock();
     if duration <= lane.slowest_threshold_ticks.load(Relaxed) {
         return;
     }
@@ -226,5 +233,41 @@ impl Name {
         for (cell, word) in text.0.iter().zip(self.0) {
             cell.store(word, Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::time::Duration;
+
+    extern "C" fn interrupted(_: std::ffi::c_int) {}
+
+    /// Of two threads, a signal interrupts the one that waits.
+    #[test]
+    fn waiting_for_the_lock_keeps_errno() {
+        let handler: extern "C" fn(std::ffi::c_int) = interrupted;
+        // SAFETY: all-zero is a valid action, without SA_RESTART; the handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as usize;
+            libc::sigaction(libc::SIGWINCH, &action, std::ptr::null_mut());
+        }
+        let held = Shared::state().lock();
+        let waiting = std::thread::spawn(|| {
+            // SAFETY: glibc's errno location is valid for the life of the thread.
+            unsafe { *libc::__errno_location() = 0 };
+            drop(Shared::state().lock());
+            // SAFETY: as above.
+            unsafe { *libc::__errno_location() }
+        });
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(20));
+            // SAFETY: the thread has not been joined.
+            unsafe { libc::pthread_kill(waiting.as_pthread_t(), libc::SIGWINCH) };
+        }
+        drop(held);
+        assert_eq!(waiting.join().unwrap(), 0);
     }
 }

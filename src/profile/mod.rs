@@ -1,7 +1,7 @@
 //! Who this process is, where its record goes, how it ended, and the profile at the end.
 
 mod identity;
-mod signals;
+pub(crate) mod signals;
 
 pub(crate) use identity::{Identity, rank_from_environment, ranks_on_this_node, stat_field};
 pub(crate) use signals::watch as watch_signals;

@@ -11,6 +11,7 @@ mod posix_meta;
 pub(crate) mod real;
 mod requests;
 pub(crate) mod shield;
+pub(crate) mod signals;
 pub(crate) mod special;
 mod stdio;
 mod stdio_text;

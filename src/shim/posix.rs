@@ -22,10 +22,13 @@ pub(super) fn missing<R: From<i8>>() -> R {
     R::from(-1)
 }
 
-/// Where a call is, as one word: -1 at the file's position.
+/// Where a call is that names no offset.
+pub(super) const AT_POSITION: i64 = -1;
+
+/// Where a call is, as one word.
 #[inline(always)]
 fn or_position(offset: Option<u64>) -> i64 {
-    offset.map_or(-1, |offset| offset as i64)
+    offset.map_or(AT_POSITION, |offset| offset as i64)
 }
 
 /// `preadv2` and `pwritev2` take -1 for the file's position.
@@ -139,7 +142,7 @@ data_calls! {
 /// that the hot path need not keep anything for it.
 #[cold]
 #[inline(never)]
-fn done(
+pub(super) fn done(
     block: &'static Block,
     op: &'static Op,
     start_ticks: u64,

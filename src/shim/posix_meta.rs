@@ -81,14 +81,19 @@ fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int
     let thread = Thread::current();
     let by_mpi = thread.caller.get().is_mpi();
     shield((), || {
-        let block = if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 {
+        // A file without a name, in the directory that the path names; of the flag, O_DIRECTORY is a part.
+        let unnamed = flags & libc::O_TMPFILE == libc::O_TMPFILE;
+        let path = if unnamed {
+            files::path_of(fd)
+        } else if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 {
             None
         } else {
             // SAFETY: the program's path; the call with it succeeded.
             unsafe { files::absolute(path, directory) }
-                .filter(|p| if by_mpi { files::is_mpi_file(p) } else { files::wanted(p, false) })
-                .and_then(|p| files::block(&p, Module::Posix))
         };
+        let block = path
+            .filter(|p| if by_mpi { files::is_mpi_file(p) } else { files::wanted(p, false) })
+            .and_then(|p| files::block(&p, Module::Posix));
         files::forget_fd(fd);
         if by_mpi {
             files::note_mpi_fd(fd, block)

@@ -74,7 +74,7 @@ fn early_list() -> &'static [Early] {
 }
 
 /// Cannot panic. What is not there may come with a library that is loaded later, and is left to its stub.
-extern "C" fn find_early() {
+pub(crate) fn find_early() {
     let mut is_complete = true;
     for early in early_list() {
         // SAFETY: a lookup by name.
@@ -90,11 +90,6 @@ extern "C" fn find_early() {
         unsafe { libc::dlerror() };
     }
 }
-
-/// Called by the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = find_early;
 
 /// The next definition of `name` after ours, wherever it is loaded; null when there is none.
 pub(crate) fn find(name: &CStr) -> *mut c_void {

@@ -41,6 +41,16 @@ pub(crate) fn fuse_is_blown() -> bool {
     FUSE.load(Relaxed)
 }
 
+/// Runs `work`; `errno` stays as it was.
+pub(crate) fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: glibc's errno location is valid for the life of the thread.
+    let errno = unsafe { *libc::__errno_location() };
+    let answer = work();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    answer
+}
+
 /// Runs `work` as Weir: what it opens or writes is not measured, `errno` stays as it was, and if it
 /// panics the answer is `otherwise` and Weir is off from then on.
 #[cold]

@@ -141,6 +141,10 @@ data_calls! {
     getw(stream: *mut FILE) -> c_int: stream, Read, |w| (w != libc::EOF).then_some(4), else missing();
     fgets_unlocked(to: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char:
         stream, Read, |text| length(text), else std::ptr::null_mut();
+    __fread_unlocked_chk(to: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
+        stream, Read, |items| Some((items * size) as u64), else 0;
+    __fgets_unlocked_chk(to: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char:
+        stream, Read, |text| length(text), else std::ptr::null_mut();
     fgetc_unlocked(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
     getc_unlocked(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
     _IO_getc(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();
@@ -150,6 +154,9 @@ data_calls! {
     getline(to: *mut *mut c_char, n: *mut size_t, stream: *mut FILE) -> ssize_t:
         stream, Read, |n| u64::try_from(n).ok(), else missing();
     getdelim(to: *mut *mut c_char, n: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t:
+        stream, Read, |n| u64::try_from(n).ok(), else missing();
+    // What a compiler that optimises makes of getline.
+    __getdelim(to: *mut *mut c_char, n: *mut size_t, end: c_int, stream: *mut FILE) -> ssize_t:
         stream, Read, |n| u64::try_from(n).ok(), else missing();
     fputs(text: *const c_char, stream: *mut FILE) -> c_int:
         stream, Write, |c| if c >= 0 { length(text) } else { None }, else missing();

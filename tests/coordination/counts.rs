@@ -12,6 +12,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("counts::elsewhere", |place| beside(place, |_| "mpi:/nonexistent".into(), false))
             .only(SYSTEM),
         scenario("counts::here", |place| beside(place, |here| format!("mpi:{here}"), true)).only(SYSTEM),
+        scenario("counts::current", |place| beside(place, |_| "mpi:./".into(), true)).only(SYSTEM),
         scenario("counts::many", many).only(SYSTEM),
         scenario("counts::marked", marked).only(SYSTEM),
     ]

@@ -61,7 +61,7 @@ static int check(const Row *rows, size_t count, char *table)
 }
 
 #define SIZE(type, required) {"sizeof_" #type, sizeof(type), required}
-#define OFFSET(field) {"offset_" #field, offsetof(MPI_Status, field), 0}
+#define OFFSET(field, required) {"offset_" #field, offsetof(MPI_Status, field), required}
 #define VALUE(constant, required) {#constant, (uintptr_t)(constant), required}
 
 int main(int argc, char **argv)
@@ -75,9 +75,9 @@ int main(int argc, char **argv)
         SIZE(MPI_Datatype, 0),
         SIZE(MPI_Offset, 0),
         SIZE(MPI_Count, 0),
-        OFFSET(MPI_SOURCE),
-        OFFSET(MPI_TAG),
-        OFFSET(MPI_ERROR),
+        OFFSET(MPI_SOURCE, 0),
+        OFFSET(MPI_TAG, 0),
+        OFFSET(MPI_ERROR, 1),
         VALUE(MPI_COMM_WORLD, 1),
         VALUE(MPI_COMM_SELF, 0),
         VALUE(MPI_COMM_NULL, 1),

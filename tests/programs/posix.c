@@ -5,6 +5,7 @@
 #include <aio.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -84,6 +85,25 @@ static void plain(void)
     fd = opened(open64(file_name, O_WRONLY | O_APPEND));
     wrote(3000, write(fd, buffer, SMALL), SMALL);
     REQUIRE(close(fd) == 0);
+}
+
+static void print_list(int fd, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    wrote(17, vdprintf(fd, format, arguments), 10);
+    va_end(arguments);
+}
+
+static void printed(void)
+{
+    int fd;
+    at("printed");
+    fd = opened(open(file_name, O_CREAT | O_WRONLY | O_TRUNC, 0644));
+    wrote(0, dprintf(fd, "%d of %s at %.1f\n", 7, "nine", 0.5), 17);
+    print_list(fd, "%05d|%s", 42, "list");
+    REQUIRE(close(fd) == 0);
+    REQUIRE(dprintf(fd, "closed") == -1 && errno == EBADF);
 }
 
 static void other_opens(void)
@@ -246,6 +266,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     memset(buffer, 'p', sizeof buffer);
     plain();
+    printed();
     other_opens();
     duplicates();
     vectored();

@@ -7,12 +7,43 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int rank;
 static struct sigaction before;
 static volatile sig_atomic_t handled;
 static int self_pipe[2];
+
+/* What each signal does, as far as the program can see. */
+static struct sigaction actions[32];
+
+static void look_at_signals(void)
+{
+    for (int i = 1; i < 32; i++)
+        if (i != SIGKILL && i != SIGSTOP)
+            REQUIRE(sigaction(i, NULL, &actions[i]) == 0);
+}
+
+/* Nobody has changed what signals do; and each way to set one tells what was there. */
+static void signals_are_as_they_were(void)
+{
+    for (int i = 1; i < 32; i++) {
+        struct sigaction now = {0};
+        if (i == SIGKILL || i == SIGSTOP)
+            continue;
+        REQUIRE(sigaction(i, NULL, &now) == 0);
+        REQUIRE(now.sa_handler == actions[i].sa_handler && now.sa_flags == actions[i].sa_flags);
+        REQUIRE(memcmp(&now.sa_mask, &actions[i].sa_mask, sizeof(long)) == 0); /* what the kernel knows of it */
+    }
+    REQUIRE(signal(SIGXCPU, SIG_IGN) == SIG_DFL && signal(SIGXCPU, SIG_DFL) == SIG_IGN);
+    REQUIRE(sigset(SIGXCPU, SIG_IGN) == SIG_DFL && sigset(SIGXCPU, SIG_DFL) == SIG_IGN);
+    REQUIRE(sysv_signal(SIGXCPU, SIG_IGN) == SIG_DFL && signal(SIGXCPU, SIG_DFL) == SIG_IGN);
+    struct sigaction both = {.sa_handler = SIG_IGN};
+    REQUIRE(sigaction(SIGXCPU, &both, &both) == 0 && both.sa_handler == SIG_DFL);
+    raise(SIGXCPU);
+    REQUIRE(sigaction(SIGXCPU, &both, &both) == 0 && both.sa_handler == SIG_IGN);
+}
 
 /* Calls what was there before, as well-behaved handlers do, and writes to a pipe nobody has used yet. */
 static void handler(int number)
@@ -37,7 +68,7 @@ static void *write_on(void *name)
 
 int main(int argc, char **argv)
 {
-    char name[64], late[64], key[TALLY_NAME], *text = NULL;
+    char name[64], late[64], pipe_name[64], key[TALLY_NAME], *text = NULL;
     size_t size = 0;
     struct sigaction action = {.sa_handler = handler};
     MPI_Request request = MPI_REQUEST_NULL;
@@ -51,6 +82,7 @@ int main(int argc, char **argv)
     snprintf(name, sizeof name, "rough.%d.dat", rank);
     snprintf(late, sizeof late, "late.%d.dat", rank);
 
+    look_at_signals();
     /* The first I/O: Weir makes its record here. The program's descriptors keep their numbers, and one
      * that is closed twice is not somebody else's. */
     fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0644);
@@ -66,6 +98,8 @@ int main(int argc, char **argv)
         REQUIRE(write(other, "x", 1) == 1);
         close(other);
     }
+
+    signals_are_as_they_were();
 
     /* A handle that never was a file, with errors returned. */
     MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
@@ -85,6 +119,21 @@ int main(int argc, char **argv)
     fputs("!", stream);
     int left = errno;
     fclose(stream);
+    /* A stream on a pipe has no position, and nothing to read yet. */
+    snprintf(pipe_name, sizeof pipe_name, "pipe.%d", rank);
+    REQUIRE(mkfifo(pipe_name, 0600) == 0);
+    int writer = open(pipe_name, O_RDWR | O_NONBLOCK), number = 0;
+    stream = fopen(pipe_name, "r");
+    REQUIRE(fcntl(fileno(stream), F_SETFL, O_NONBLOCK) == 0);
+    errno = 0;
+    REQUIRE(fscanf(stream, "%d", &number) == EOF && errno == EAGAIN);
+    clearerr(stream);
+    REQUIRE(write(writer, "42 ", 3) == 3);
+    errno = 0;
+    REQUIRE(fscanf(stream, "%d", &number) == 1 && number == 42 && errno == 0);
+    fclose(stream);
+    close(writer);
+    unlink(pipe_name);
     /* Longer than any memory: the system refuses it, and that is all there is to it. */
     for (int i = 0; i < 4; i++)
         REQUIRE(pwrite(fd, name, SSIZE_MAX, 0) == -1);

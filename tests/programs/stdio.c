@@ -113,12 +113,41 @@ static void reading(void)
     fclose(stream);
 }
 
+/* With a number that the compiler does not know, and optimised, these go by other names. */
+static void reading_lines(void)
+{
+    char data[64], *line = NULL;
+    size_t size = 0;
+    volatile int some = 5;
+    FILE *stream;
+    at("lines");
+    stream = fopen(file_name, "w+");
+    did("OPENS", 1);
+    REQUIRE(fputs("first line\nsecond;third\nmore of this\n", stream) >= 0);
+    wrote(37);
+    rewind(stream);
+    did("SEEKS", 1);
+    read_(getline(&line, &size, stream));
+    read_(getdelim(&line, &size, ';', stream));
+    REQUIRE(strcmp(line, "second;") == 0);
+    REQUIRE(fgets(data, some, stream) && strcmp(data, "thir") == 0);
+    read_(4);
+    REQUIRE(fgets_unlocked(data, some, stream) && strcmp(data, "d\n") == 0);
+    read_(2);
+    read_((long long)fread(data, 1, (size_t)some, stream));
+    read_((long long)fread_unlocked(data, 1, (size_t)some, stream));
+    REQUIRE(memcmp(data, "of th", 5) == 0);
+    fclose(stream);
+    free(line);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     writing();
     reading();
+    reading_lines();
     tally_print(MPI_COMM_WORLD);
     MPI_Finalize();
     return 0;

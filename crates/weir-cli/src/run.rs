@@ -25,10 +25,11 @@ pub(crate) struct Args {
     /// Where the profile goes, made if it is not there [default: WEIR_DIR or the current directory]
     #[arg(short, long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Measure files under this path too, even in system directories; with * as wildcard
+    /// Measure files under this path too, even in system directories; with * as wildcard. Unless it begins with / or *,
+    /// the path is one from the current directory on
     #[arg(long, value_name = "PATH", value_parser = path_pattern)]
     include: Vec<String>,
-    /// Leave files under this path out; with * as wildcard
+    /// Leave files under this path out; paths as with --include
     #[arg(long, value_name = "PATH", value_parser = path_pattern)]
     exclude: Vec<String>,
     /// The longest pause within an I/O phase, such as 0.5s or 200ms [default: learnt from the job]
@@ -93,8 +94,15 @@ fn path_pattern(value: &str) -> Result<String, String> {
     match value {
         "" => Err("an empty path".into()),
         _ if value.contains(':') => Err("a path with a colon in it cannot be passed on".into()),
-        _ => Ok(value.into()),
+        _ => Ok(from_here(value)),
     }
+}
+
+/// What the path means where it was typed; the ranks may run elsewhere.
+fn from_here(pattern: &str) -> String {
+    let whole =
+        std::env::current_dir().ok().map(|here| settings::from_directory(pattern, &here.to_string_lossy()));
+    whole.filter(|path| !path.contains(':')).unwrap_or_else(|| pattern.into())
 }
 
 fn positive_time(value: &str) -> Result<String, String> {
@@ -114,7 +122,9 @@ fn order(value: &str) -> Result<String, String> {
 }
 
 fn gate(value: &str) -> Result<String, String> {
-    settings::gate(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
+    let (_, paths) = settings::gate(value).map_err(|wanted| format!("not {wanted}"))?;
+    let kind = value.split(':').next().unwrap_or_default().to_string();
+    Ok(paths.iter().fold(kind, |so_far, path| so_far + ":" + &from_here(path)))
 }
 
 fn max_files(value: &str) -> Result<String, String> {

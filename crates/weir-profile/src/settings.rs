@@ -34,6 +34,28 @@ pub fn paths(value: &str) -> Vec<String> {
     value.split(':').filter(|path| !path.is_empty()).map(String::from).collect()
 }
 
+/// A pattern as it is compared with the whole paths of files: one that begins with a name is meant from a directory on.
+pub fn from_directory(pattern: &str, directory: &str) -> String {
+    match pattern.as_bytes().first() {
+        Some(b'*') | None => pattern.into(),
+        Some(b'/') => tidy(pattern),
+        Some(_) => tidy(&format!("{directory}/{pattern}")),
+    }
+}
+
+/// Without `//`, `/./` and `/../`: one name for one file. Links are not followed.
+pub fn tidy(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop(),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 /// `mpi`, `all` or `off`, and behind a colon the files it is about; all if none are named.
 pub fn gate(value: &str) -> Result<(Gate, Vec<String>), &'static str> {
     let (kind, rest) = value.split_once(':').unwrap_or((value, ""));
@@ -66,6 +88,28 @@ mod tests {
         assert_eq!(gate("all:/scratch:/projects/*"), Ok((Gate::All, some)));
         assert_eq!(gate("mpi"), Ok((Gate::Mpi, vec![])));
         assert!(gate("posix").is_err() && gate("").is_err());
+    }
+
+    #[test]
+    fn patterns_that_begin_with_a_name_are_meant_from_the_directory_on() {
+        for (pattern, meant) in [
+            ("s.dat", "/here/s.dat"),
+            ("./", "/here"),
+            (".", "/here"),
+            ("../there/*.h5", "/there/*.h5"),
+            ("*.h5", "*.h5"),
+            ("*/s.dat", "*/s.dat"),
+            ("/scratch//me/", "/scratch/me"),
+            ("/", "/"),
+        ] {
+            assert_eq!(from_directory(pattern, "/here"), meant, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn paths_are_tidied() {
+        assert_eq!(tidy("/a//b/./c/../d"), "/a/b/d");
+        assert_eq!(tidy("/../x"), "/x");
     }
 
     #[test]

@@ -30,6 +30,11 @@ const ENDINGS: &[Ending] = &[
     Ending { how: "SIGSEGV", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
     Ending { how: "damaged_heap", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
     Ending { how: "SIGTERM", fates: &["signalled"], code: None, signal: Some("SIGTERM") },
+    // A handler of the program's own, of later than its first I/O, that passes on what is not meant for it.
+    Ending { how: "SIGTERM_passed_on", fates: &["signalled"], code: None, signal: Some("SIGTERM") },
+    Ending { how: "SIGSEGV_passed_on", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
+    Ending { how: "SIGTERM_by_kernel", fates: &["signalled"], code: None, signal: Some("SIGTERM") },
+    Ending { how: "SIGSEGV_by_kernel", fates: &["signalled"], code: None, signal: Some("SIGSEGV") },
     Ending { how: "SIGKILL", fates: &["killed"], code: None, signal: None },
 ];
 

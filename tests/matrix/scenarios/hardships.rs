@@ -17,6 +17,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("replaced_by_itself", again),
         scenario("more_files_than_places", many),
         scenario("paths_include_exclude", paths),
+        scenario("paths_relative", relative_paths),
     ]
     .into_iter()
     .map(|scenario| scenario.only(SYSTEM))
@@ -111,4 +112,33 @@ fn paths(place: &Place) -> Verdict {
     ensure(reads.clone().eq([&serde_json::json!(1)]), || {
         format!("reads of passwd: {:?}", reads.collect::<Vec<_>>())
     })
+}
+
+/// A path that begins with a name is one from the current directory on, as is what `weir run` is told.
+fn relative_paths(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("many", "tests/programs/many.c", &[]))?;
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]);
+    let (all, kept) = (["first.0", "first.1", "many.0"], ["first.0"]);
+    let names = |ran: &Ran| -> Verdict<Vec<String>> {
+        ensure(ran.code == 0, || format!("{}\n{}", ran.code, ran.stderr))?;
+        let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
+        let files = profile["files"].as_array().into_iter().flatten();
+        let names = files.filter_map(|file| file["name"].as_str()?.rsplit('/').next().map(String::from));
+        let mut names: Vec<_> = names.filter(|name| all.contains(&name.as_str())).collect();
+        names.sort_unstable();
+        Ok(names)
+    };
+    let excluded =
+        |value: &str| names(&job.clone().variable("WEIR_EXCLUDE", value).with_library().run("weir")?);
+    for (value, left) in [("none.dat", &all[..]), ("./first.1:many.*", &kept), ("first.1:././/many.0", &kept)]
+    {
+        let measured = excluded(value)?;
+        ensure(measured == left, || format!("with {value} files are {measured:?}"))?;
+    }
+    let job = job.variable("WEIR_EXCLUDE", "./").variable("WEIR_INCLUDE", "first.0");
+    let measured = names(&job.with_library().run("weir")?)?;
+    ensure(measured == kept, || format!("with ./ files are {measured:?}"))?;
+    let told =
+        names(&job.variable("WEIR_EXCLUDE", "").under(&["run", "--quiet", "--exclude", "."]).run("run")?)?;
+    ensure(told == kept, || format!("with weir run --exclude . files are {told:?}"))
 }

@@ -23,6 +23,7 @@ const BUILT: &[(Program, usize)] = &[
         ),
         2,
     ),
+    (c("unnamed", "tests/programs/unnamed.c", &[]), 2),
     (c("stdio", "tests/programs/stdio.c", &[]), 2),
     (c("stdio_fortified", "tests/programs/stdio.c", &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"]), 2),
     (c("threads", "tests/programs/threads.c", &[]), 2),
@@ -61,6 +62,7 @@ pub(super) fn list() -> Vec<Scenario> {
         }),
         scenario("exchange", exchange),
         scenario("meanwhile", meanwhile),
+        scenario("partly", partly),
         scenario("plugin", plugin),
         scenario("spawn", spawn),
         scenario("mpi4py", mpi4py),
@@ -128,6 +130,20 @@ fn meanwhile(place: &Place) -> Verdict {
     let split: Vec<_> = profile["collectives"]["list"].as_array().into_iter().flatten().collect();
     ensure(split.len() == 4 && split.iter().all(|call| call["bytes"] == call["file_bytes"]), || {
         format!("split calls: {split:#?}")
+    })
+}
+
+/// A write that is waited for together with what fails ends with that call, and is none that failed.
+fn partly(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("partly", "tests/programs/partly.c", &["-Iinclude"]))?;
+    let ran = Job::mpi(&place.name, &place.mpi, 2, [executable]).compare()?;
+    let profile = profile::only(&ran, 2)?;
+    let tally = profile::tally(&ran.stdout)?;
+    profile::agrees(&tally, &[&profile])?;
+    let phases: Vec<_> = profile["phases"]["list"].as_array().into_iter().flatten().collect();
+    let bytes = tally.get("MPIIO_BYTES_WRITTEN").copied().unwrap_or(0) / 3;
+    ensure(phases.len() == 3 && phases.iter().all(|phase| phase["bytes_written"] == bytes), || {
+        format!("not {bytes} bytes in each of {phases:#?}")
     })
 }
 

@@ -1,4 +1,5 @@
-//! Programs that are none of our business: nothing written, nothing printed, nothing broken.
+//! Programs that are none of our business: nothing written, nothing printed, nothing broken. And what is said where nothing
+//! can be measured.
 
 use super::programs::EVERYTHING;
 use super::{Place, Scenario, scenario};
@@ -45,6 +46,8 @@ pub(super) fn list() -> Vec<Scenario> {
         ),
         shell("mpirun_version", &["mpirun", "--version"]),
         scenario("plain_constructor", constructor).only(&["openmpi"]),
+        scenario("no_unwinder", no_unwinder).only(&["mpich"]),
+        scenario("absent_function", absent_function).only(&["openmpi"]),
     ]
 }
 
@@ -60,6 +63,33 @@ fn constructor(place: &Place) -> Verdict {
     let flags = &["-shared", "-fPIC"];
     let library = place.mpi.build(&plain("constructor.so", "tests/programs/constructor.c", flags))?;
     silent(&Job::new(&place.name, [host, library]))
+}
+
+/// A machine on which a panic could not be caught, as its library for that is damaged: one line, and nothing else.
+fn no_unwinder(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&EVERYTHING)?;
+    let folder = place.mpi.build(&c("quiet", "tests/programs/quiet.c", &[]))?.with_file_name("no_unwinder");
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("libgcc_s.so.1"), "no library")?;
+    let job = Job::mpi(&place.name, &place.mpi, 2, [executable]).variable("LD_LIBRARY_PATH", folder);
+    let (bare, with) = (job.run("bare")?, job.with_library().run("weir")?);
+    crate::run::same(&bare, &with)?;
+    ensure(with.remarks() == ["weir: no libgcc_s.so.1 on this machine: nothing is measured"], || {
+        format!("one line was expected:\n{}", with.stderr)
+    })?;
+    no_trace(&with)
+}
+
+/// What is asked for in vain is named, in a process that is not armed too.
+fn absent_function(place: &Place) -> Verdict {
+    let executable = place.mpi.build(&c("absent", "tests/programs/absent.c", &[]))?;
+    let job = Job::new(&place.name, [executable]);
+    let (bare, with) = (job.run("bare")?.unless_skipped()?, job.with_library().run("weir")?);
+    crate::run::same(&bare, &with)?;
+    ensure(with.remarks() == ["weir: MPI_Session_init is not in this MPI library"], || {
+        format!("one line was expected:\n{}", with.stderr)
+    })?;
+    no_trace(&with)
 }
 
 /// As without Weir, on standard error too, and no trace of it.
