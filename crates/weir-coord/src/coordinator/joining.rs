@@ -1,0 +1,136 @@
+//! Jobs that come and go.
+
+use super::{Coordinator, GATHER_NS, Pace, Peer};
+use crate::jobs::{Job, Node};
+use crate::wire::Message;
+use weir_engine::aggregators;
+use weir_engine::engine::{Event, JobId, JobInfo, MAX_JOBS};
+
+/// A job that had another coordinator makes one that is younger than this gather.
+const YOUNG_NS: u64 = 1_000_000_000;
+
+/// Names longer than this are no names.
+const MAX_NAME_BYTES: usize = 255;
+
+impl Coordinator {
+    pub(super) fn join(&mut self, now_ns: u64, peer: Peer, hello: Message) -> Result<(), String> {
+        let Message::Hello {
+            job,
+            application,
+            host,
+            pid,
+            ranks,
+            nodes,
+            w_iter_ns,
+            mean_phase_bytes,
+            rejoins,
+        } = hello
+        else {
+            return Err("no hello".into());
+        };
+        if self.is_node(peer) {
+            return Err("says hello twice".into());
+        }
+        for (field, text) in [("job", &job), ("application", &application), ("host", &host)] {
+            if text.len() > MAX_NAME_BYTES || text.contains(char::is_control) {
+                return Err(format!("{field}: more than {MAX_NAME_BYTES} bytes, or control characters"));
+            }
+        }
+        for (field, bad) in [("job", job.is_empty()), ("ranks", ranks == 0), ("nodes", nodes == 0)] {
+            if bad {
+                return Err(format!("{field}: none"));
+            }
+        }
+        let id = match self.by_name.get(&job) {
+            Some(&id) => id,
+            None => {
+                let nodes = u64::from(nodes);
+                let info = JobInfo { usual_w_iter_ns: w_iter_ns, nodes, ..JobInfo::default() };
+                self.new_job(now_ns, job, application, info, mean_phase_bytes)?
+            }
+        };
+        if self.nodes.len() <= peer {
+            self.nodes.resize_with(peer + 1, || None);
+        }
+        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None });
+        if let Some(job) = self.job_mut(id) {
+            job.peers.push(peer);
+        }
+        if rejoins && now_ns < self.began_ns + YOUNG_NS && self.gather_until_ns.is_none() {
+            self.gather_until_ns = Some(now_ns + GATHER_NS);
+        }
+        self.welcome(peer);
+        if self.ahead == Some(id) {
+            self.outbox.push((peer, Message::Ahead { granted: true }));
+        }
+        self.let_ahead(id);
+        Ok(())
+    }
+
+    /// Everybody hears how things are done from now on; until then nobody's next phase is granted.
+    pub(super) fn welcome_all(&mut self) {
+        self.ahead = None;
+        for peer in 0..self.nodes.len() {
+            if self.is_node(peer) {
+                self.welcome(peer);
+            }
+        }
+    }
+
+    pub(super) fn welcome(&mut self, peer: Peer) {
+        let Pace { lease_ms, beat_ms, report_ms } = self.pace;
+        let policy = self.policy.to_string();
+        let orders = self.order() != aggregators::Policy::Nio;
+        self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy, orders }));
+    }
+
+    fn new_job(
+        &mut self,
+        now_ns: u64,
+        name: String,
+        application: String,
+        info: JobInfo,
+        mean_phase_bytes: Option<u64>,
+    ) -> Result<JobId, String> {
+        let id = self.free.pop().unwrap_or(JobId(self.jobs.len() as u32));
+        if id.0 >= MAX_JOBS {
+            return Err(format!("there are {MAX_JOBS} jobs already"));
+        }
+        if self.jobs.len() <= id.0 as usize {
+            self.jobs.push(None);
+        }
+        self.by_name.insert(name.clone(), id);
+        self.jobs[id.0 as usize] = Some(Job::new(now_ns, name, application, info, mean_phase_bytes));
+        self.step(now_ns, Event::JobJoined { job: id, info });
+        Ok(id)
+    }
+
+    /// The connection is closed, by whomever: what the node held is free.
+    pub fn gone(&mut self, now_ns: u64, peer: Peer) {
+        self.gathered.retain(|(of, _)| *of != peer);
+        let Some(node) = self.nodes.get_mut(peer).and_then(Option::take) else { return };
+        let Some(job) = self.jobs[node.job.0 as usize].as_mut() else { return };
+        job.peers.retain(|of| *of != peer);
+        if !job.peers.is_empty() {
+            self.allocations.node_gone(now_ns, node.job, peer);
+            self.turns.node_gone(now_ns, node.job, peer);
+            self.tell_turns();
+            if let Some(phase) = node.phase {
+                self.node_ended(now_ns, node.job, phase.progress);
+            }
+            return;
+        }
+        let name = std::mem::take(&mut job.name);
+        let was_in_phase = job.is_in_phase();
+        self.in_phase = self.in_phase.saturating_sub(u64::from(was_in_phase));
+        self.by_name.remove(&name);
+        self.ahead = self.ahead.filter(|ahead| *ahead != node.job);
+        self.tokens.forget(node.job);
+        self.allocations.job_gone(node.job);
+        self.jobs[node.job.0 as usize] = None;
+        self.turns.job_gone(now_ns, node.job);
+        self.tell_turns();
+        self.free.push(node.job);
+        self.step(now_ns, Event::JobLeft { job: node.job });
+    }
+}
