@@ -2,7 +2,7 @@
 # What the first write of a phase waits for: with a coordinator that grants at once and without coordination, alternating; the
 # difference of the medians. "alone": nobody else is there, so the phase was granted before it began. "asks": another job had
 # a phase in between, so the question passes from the rank to the leader, to the coordinator, and back. With the coordinator
-# elected (in the same process) and as a service.
+# elected (in the same process) and as a service (in another, as for those who were not elected).
 # Beside what asks, from the same minutes, what the machine takes to ask through as many sleeping processes (wake.c), one
 # and two, and nothing else: an idle virtual processor may take 50 µs to wake up.
 # shellcheck source=benches/common.sh
@@ -23,8 +23,8 @@ sleep 0.5
 run() { # run MPI NAME COORDINATOR
     job "$1" "$3" "$work/file" $count $pause_us | median >>"$work/times.$1.$2"
 }
-run_beside() { # run_beside MPI NAME COORDINATOR: of the other job a phase lies between any two
-    job "$1" "$3" "$work/other" $((count * 13 / 10)) $((pause_us * 9 / 10)) >/dev/null &
+run_beside() { # run_beside MPI NAME COORDINATOR: of the other job, which comes later, a phase lies between any two
+    (sleep 0.5 && job "$1" "$3" "$work/other" $((count * 13 / 10)) $((pause_us * 9 / 10)) >/dev/null) &
     run "$1" "$2" "$3"
     wait $!
 }
