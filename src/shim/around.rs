@@ -14,7 +14,7 @@ use crate::measure::handles::{self, Open};
 use crate::measure::pending::{self, Pending};
 use crate::measure::steady::{self, Same};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use weir_profile::counters::{Module, mpiio::*};
 use weir_profile::layout::Block;
 
@@ -24,10 +24,13 @@ pub(super) type Buffer = *mut c_void;
 /// Of an `MPI_Status`, an `MPI_Request` or a handle of any size.
 pub(super) type Address = *mut c_void;
 
-/// What a function that this MPI does not have answers.
+/// What a function that this MPI does not have answers. The first is named: a program may try again and again.
 #[cold]
 pub(super) fn missing(name: &CStr) -> c_int {
-    shield((), || config::say(&format!("{} is not in this MPI library", name.to_string_lossy())));
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        shield((), || config::say(&format!("{} is not in this MPI library", name.to_string_lossy())));
+    }
     abi::current().err_intern
 }
 
