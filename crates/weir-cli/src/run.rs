@@ -327,11 +327,17 @@ extern "C" fn hand_on(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     }
 }
 
+/// What is ignored when Weir starts (`nohup weir run …`, `weir run … &` in a script) stays so, here and in the command:
+/// one that had a handler here would begin with the default, and die of it.
 fn watch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
         // SAFETY: all-zero is a valid sigaction, and the handler does only what is allowed in one.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            if action.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = hand_on;
             action.sa_sigaction = handler as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;

@@ -7,6 +7,7 @@ mod records;
 use records::{Builder, Scratch};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use weir_profile::counters::{Module, posix};
@@ -96,6 +97,29 @@ fn signals_are_handed_on() {
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
     terminate(&child);
     assert_eq!(child.wait().unwrap().code(), Some(42));
+}
+
+/// As `nohup weir run …` and `weir run … &` in a script begin.
+#[test]
+fn signals_that_are_ignored_stay_so() {
+    let (scratch, _) = prepared("run-ignored");
+    let ignored = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];
+    let program =
+        "for s in HUP INT QUIT; do kill -$s $PPID $$; done; sleep 0.2; grep SigIgn /proc/self/status";
+    let mut command = weir(&scratch);
+    command.args(["run", "-q", "--", "sh", "-c", program]);
+    let begin = move || {
+        // SAFETY: allowed between `fork` and `exec`.
+        ignored.iter().for_each(|signal| _ = unsafe { libc::signal(*signal, libc::SIG_IGN) });
+        Ok(())
+    };
+    // SAFETY: it does nothing that is not allowed there.
+    let output = unsafe { command.pre_exec(begin) }.output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mask = u64::from_str_radix(said.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert!(ignored.iter().all(|signal| mask >> (signal - 1) & 1 == 1), "{said}");
+    assert_eq!(mask >> (libc::SIGTERM - 1) & 1, 0, "{said}");
 }
 
 #[test]
