@@ -122,6 +122,26 @@ fn signals_that_are_ignored_stay_so() {
     assert_eq!(mask >> (libc::SIGTERM - 1) & 1, 0, "{said}");
 }
 
+/// Where others may write, they know which name comes next.
+#[test]
+fn links_that_others_planted_are_not_followed() {
+    let (scratch, _) = prepared("run-planted");
+    fs::create_dir(scratch.0.join("out")).unwrap();
+    fs::write(scratch.0.join("victim"), "precious").unwrap();
+    let plant = r#"for end in "" -0 -1; do ln -s ../victim out/.weir-trial-$$$end; done; exec "$@""#;
+    let output = Command::new("sh")
+        .args(["-c", plant, "sh", env!("CARGO_BIN_EXE_weir"), "run", "--dir", "out", "--lib", "libweir.so"])
+        .args(["--", "true"])
+        .env("WEIR_COORDINATOR", "off")
+        .current_dir(&scratch.0)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(scratch.0.join("victim")).unwrap(), "precious");
+    // Nothing of its own stays, and nothing of others goes.
+    assert_eq!(fs::read_dir(scratch.0.join("out")).unwrap().count(), 3);
+}
+
 #[test]
 fn records_of_killed_ranks_are_merged_when_the_launcher_has_ended() {
     let (scratch, _) = prepared("run-leftover");
