@@ -236,8 +236,9 @@ fn prepare(args: &Args) -> Result<Job, String> {
     if is_new && !args.quiet {
         output::say(format_args!("made {}", dir.display()));
     }
-    let from_environment = || std::env::var("WEIR_JOB_ID").ok().filter(|value| !value.is_empty());
-    let name = args.job_id.clone().or_else(from_environment).unwrap_or_else(new_job_id);
+    let from_environment = || std::env::var("WEIR_JOB_ID").ok().map(|value| value.trim().to_string());
+    let name = args.job_id.clone().or_else(from_environment).filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(new_job_id);
     let before = profiles_of(&dir, &name)?;
     let setup = Setup::new(&args.command, &library, args.settings(&dir, &name))?;
     Ok(Job { setup, dir, name, before })

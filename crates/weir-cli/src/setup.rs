@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use weir_profile::job::MAX_JOB_ID;
 
 pub(crate) const LIBRARY: &str = "libweir.so";
 
@@ -106,9 +107,9 @@ pub(crate) fn new_job_id() -> String {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let batch_job =
         ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().find_map(|name| std::env::var(name).ok());
-    let when =
-        batch_job.filter(|job| job_id(job).is_ok()).unwrap_or_else(|| since_1970.as_secs().to_string());
-    format!("{when}-{host}-{}", std::process::id())
+    let name = |when: String| format!("{when}-{host}-{}", std::process::id());
+    let fits = |name: &String| job_id(name).is_ok();
+    batch_job.map(name).filter(fits).unwrap_or_else(|| name(since_1970.as_secs().to_string()))
 }
 
 /// A name that can be part of a file's.
@@ -116,7 +117,7 @@ pub(crate) fn job_id(value: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     match value {
         "" => Err("an empty name".into()),
-        _ if value.len() > 100 => Err("longer than 100 characters".into()),
+        _ if value.len() > MAX_JOB_ID => Err(format!("longer than {MAX_JOB_ID} characters")),
         _ if !value.chars().all(fits) => Err("letters, digits and . _ - @ only".into()),
         _ => Ok(value.into()),
     }

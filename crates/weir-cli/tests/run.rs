@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use weir_profile::counters::{Module, posix};
-use weir_profile::layout::Ended;
+use weir_profile::layout::{Ended, Header};
 
 /// A directory with a library to preload (of no content: the dynamic linker says so and goes on).
 fn prepared(name: &str) -> (Scratch, PathBuf) {
@@ -140,6 +140,33 @@ fn links_that_others_planted_are_not_followed() {
     assert_eq!(fs::read_to_string(scratch.0.join("victim")).unwrap(), "precious");
     // Nothing of its own stays, and nothing of others goes.
     assert_eq!(fs::read_dir(scratch.0.join("out")).unwrap().count(), 3);
+}
+
+/// A shell that leaves the records of a rank, as one that was killed does.
+const LEAVE_RECORDS: &str =
+    r#"mkdir "$WEIR_DIR/.weir-$WEIR_JOB_ID" && mv *.rec "$WEIR_DIR/.weir-$WEIR_JOB_ID""#;
+
+#[test]
+fn a_profile_is_found_under_every_name_that_a_job_can_have() {
+    let longest = "j".repeat(96);
+    for (id, expected) in [(longest.as_str(), longest.as_str()), (" abc ", "abc")] {
+        let (scratch, _) = prepared("run-names");
+        let mut record = Builder::new(0, 1);
+        record.text(std::mem::offset_of!(Header, job), 16, expected);
+        let file = record.file("/data/out");
+        record.counters(file, Module::Posix, 0, &[(posix::POSIX_WRITES, 3)]);
+        record.ended(Ended::Running, 0, 2.0).write(&scratch.0);
+        let output = weir(&scratch)
+            .env("WEIR_JOB_ID", id)
+            .args(["run", "--", "sh", "-c", LEAVE_RECORDS])
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success() && said.contains(&format!("-{expected}.json\n")), "{said}");
+    }
+    let (scratch, _) = prepared("run-names");
+    let output = weir(&scratch).args(["run", "--job-id", &"j".repeat(97), "--", "true"]).output().unwrap();
+    assert!(stderr(&output).contains("longer than 96 characters"), "{}", stderr(&output));
 }
 
 #[test]
