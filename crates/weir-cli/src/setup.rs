@@ -151,6 +151,15 @@ impl Setup {
         Ok(Setup { launcher, words, environment })
     }
 
+    /// What the command preloads beyond the launcher's options, as in `env LD_PRELOAD=… ./app`, without Weir in it.
+    pub(crate) fn other_preload(&self) -> Option<&OsStr> {
+        let words = self.words.iter().map(OsString::as_os_str);
+        words.filter(|word| word.as_bytes().starts_with(b"LD_PRELOAD=")).find(|word| {
+            let mut entries = word.as_bytes()[b"LD_PRELOAD=".len()..].split(|byte| b": ".contains(byte));
+            !entries.any(|entry| entry.ends_with(LIBRARY.as_bytes()))
+        })
+    }
+
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -339,6 +339,13 @@ fn the_doctor_tells_why_nothing_was_seen() {
     let reason = "failed before any rank called MPI_Init: There are not enough slots available for 4 ranks\n";
     assert!(told.contains(reason) && !told.contains("LD_PRELOAD"), "{told}");
 
+    // A program that is given another library than Weir's.
+    let program = ["doctor", "--", "env", "LD_PRELOAD=/nowhere/other.so", "/bin/true"];
+    let output = weir(&scratch).args(program).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let reason = "the command sets LD_PRELOAD=/nowhere/other.so, which takes Weir's place: put ";
+    assert!(told.contains(reason), "{told}");
+
     // A launcher of four ranks of which two load Weir, and which do no I/O.
     let said = "armed: openmpi ABI, rank 0 of 4, Open MPI v4.1.4";
     let program = format!("echo 'weir: {said}' >&2; echo 'weir: {}' >&2", said.replace("rank 0", "rank 2"));
