@@ -70,18 +70,11 @@ int weir_flush(void);
 
 #else /* WEIR_INLINE */
 
+#include <dlfcn.h>
 #include <string.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern void *dlsym(void *handle, const char *name);
-#ifdef __cplusplus
-}
-#endif
-
 /* Copies the address of a function of the library into *function; 0 if there is none. A null handle asks
- * in all that is loaded. */
+ * in all that is loaded: RTLD_DEFAULT, which is declared with _GNU_SOURCE only. */
 static inline int weir_find_(const char *name, void *function)
 {
     void *address = dlsym((void *)0, name);

@@ -1,6 +1,8 @@
 //! `include/weir.h` says what `src/capi.rs` exports. `WEIR_BLESS=1 cargo test --test header` writes it.
 
+use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 #[test]
 fn the_header_is_what_the_library_exports() {
@@ -42,5 +44,37 @@ fn fallback_and_fortran_know_every_function() {
     for function in functions {
         assert!(fallback.contains(&format!("weir_find_(\"{function}\"")), "no fallback for {function}");
         assert!(fortran.contains(&format!("'{function}'")), "no Fortran interface for {function}");
+    }
+}
+
+/// A program includes it beside whatever else declares `dlsym`, before or after, in the strictest C and in C++.
+#[test]
+fn programs_with_the_header_compile() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let inline = "#define WEIR_INLINE\n#include <weir.h>\n";
+    let (dlfcn, main) = ("#include <dlfcn.h>\n", "int main(void) { return weir_active(); }\n");
+    let strict = ["-fsyntax-only", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"];
+    for text in [
+        format!("{inline}{main}"),
+        format!("{inline}{dlfcn}{main}"),
+        format!("{dlfcn}{inline}{main}"),
+        format!("#define _GNU_SOURCE\n{inline}{dlfcn}{main}"),
+        format!("#include <weir.h>\n{main}"),
+    ] {
+        for (compiler, language) in [("cc", "c"), ("c++", "c++")] {
+            let standard = if language == "c" { "-std=c99" } else { "-std=c++11" };
+            // C++ compilers define it themselves.
+            let text = text.replace("#define _GNU_SOURCE", "#undef _GNU_SOURCE\n#define _GNU_SOURCE");
+            let mut child = Command::new(compiler)
+                .args([standard, "-x", language])
+                .args(strict)
+                .arg(root.join("include"))
+                .arg("-")
+                .stdin(Stdio::piped())
+                .spawn()
+                .expect(compiler);
+            child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
+            assert!(child.wait().expect("it ends").success(), "{compiler} {standard}:\n{text}");
+        }
     }
 }

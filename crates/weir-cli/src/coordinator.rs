@@ -250,5 +250,6 @@ fn reload(args: &Args, config: &mut Config, server: &mut Server) {
         server.set_storages(new.storages.clone());
     }
     output::say(format_args!("reloaded, policy {policy}, order {order}, storages: {}", names(&new.storages)));
-    config.storages = new.storages;
+    // What begins anew begins with these.
+    (config.policy, config.order, config.storages) = (new.policy, new.order, new.storages);
 }

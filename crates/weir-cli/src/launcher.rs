@@ -1,5 +1,7 @@
 //! Which launcher a command begins with, and how that one hands variables to its ranks.
 
+mod preload;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -89,13 +91,14 @@ pub(crate) fn hand_over(
     let mut told = vec![program.clone()];
     match kind {
         Kind::OpenMpi => {
-            told.extend(open_mpi_options(variables));
-            for word in rest {
-                told.push(word.clone());
-                // Behind a colon another program with options of its own begins.
-                if word == ":" {
-                    told.extend(open_mpi_options(variables));
-                }
+            // Behind a colon another program with options of its own begins.
+            for (number, part) in rest.split(|word| word == ":").enumerate() {
+                told.extend((number > 0).then(|| ":".into()));
+                let (words, has_own) = preload::beside_own(kind, part, variables);
+                // Said twice, Open MPI 4 takes the second value, Open MPI 5 the first.
+                let ours = variables.iter().filter(|(name, _)| !has_own || name != preload::VARIABLE);
+                told.extend(ours.flat_map(open_mpi_option));
+                told.extend(words);
             }
             // What ranks spawn later gets the launcher's own environment, since Open MPI 5.
             Ok((told, variables.to_vec()))
@@ -104,7 +107,10 @@ pub(crate) fn hand_over(
             for (name, value) in variables {
                 told.extend(["-genv".into(), name.into(), value.clone()]);
             }
-            told.extend(rest.iter().cloned());
+            for (number, part) in rest.split(|word| word == ":").enumerate() {
+                told.extend((number > 0).then(|| ":".into()));
+                told.extend(preload::beside_own(kind, part, variables).0);
+            }
             Ok((told, Vec::new()))
         }
         Kind::Srun => {
@@ -116,21 +122,21 @@ pub(crate) fn hand_over(
     }
 }
 
-fn open_mpi_options(variables: &[(String, OsString)]) -> impl Iterator<Item = OsString> + '_ {
-    variables.iter().flat_map(|(name, value)| {
-        let mut assignment = OsString::from(format!("{name}="));
-        assignment.push(value);
-        [OsString::from("-x"), assignment]
-    })
+fn open_mpi_option((name, value): &(String, OsString)) -> [OsString; 2] {
+    let mut assignment = OsString::from(format!("{name}="));
+    assignment.push(value);
+    ["-x".into(), assignment]
 }
 
 /// The words behind `srun`, with the variables among those that ranks get: `srun` hands on its whole environment unless
 /// `--export` names a list, or `SLURM_EXPORT_ENV` does, which `sbatch --export` leaves in a job's environment.
 fn srun_words(words: &[OsString], variables: &[(String, OsString)], named: Option<&str>) -> Vec<OsString> {
     let option = |list: &str| -> OsString {
-        let names = variables.iter().map(|(name, _)| name.as_str());
         // `NONE` is a list without names; `NIL` too, without Slurm's own variables.
         let list = Some(list).filter(|list| !matches!(*list, "NONE" | "NIL" | ""));
+        let (list, has_own) = list.map_or_else(Default::default, |list| preload::in_list(list, variables));
+        let names = variables.iter().map(|(name, _)| name.clone());
+        let names = names.filter(|name| !has_own || name != preload::VARIABLE);
         format!("--export={}", list.into_iter().chain(names).collect::<Vec<_>>().join(",")).into()
     };
     // What stands behind the program is its own.
@@ -161,6 +167,19 @@ pub(crate) fn first_program(words: &[OsString]) -> Option<(usize, PathBuf)> {
         .enumerate()
         .filter(|(_, word)| !is_option(word))
         .find_map(|(index, word)| Some((index, resolve(word)?)))
+}
+
+/// How many words of a part of a command are the launcher's: those before the program. A bare name behind an option may
+/// be its value and the name of some program as well (`--map-by node`).
+fn launcher_words(part: &[OsString]) -> usize {
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    let may_be_value = |index: usize| {
+        index > 0 && is_option(&part[index - 1]) && !part[index].as_encoded_bytes().contains(&b'/')
+    };
+    let is_program = |(index, word): (usize, &OsString)| {
+        !is_option(word) && !may_be_value(index) && resolve(word).is_some()
+    };
+    part.iter().enumerate().position(is_program).unwrap_or(part.len())
 }
 
 fn resolve(word: &OsStr) -> Option<PathBuf> {
@@ -223,6 +242,34 @@ mod tests {
         assert_eq!(told("-n 2 ./a", Some("HOME")), "--export=HOME,LD_PRELOAD -n 2 ./a");
         assert_eq!(told("-n 2 ./a", Some("ALL")), "-n 2 ./a");
         assert_eq!(told("-n 2 /bin/true --export NONE", None), "-n 2 /bin/true --export NONE");
+    }
+
+    #[test]
+    fn the_library_stands_before_what_the_command_preloads() {
+        let told = |kind: Kind, command: &str| handed(kind, command).0.replace(" -x WEIR_DIR=/d", "");
+        assert_eq!(
+            told(Kind::OpenMpi, "mpirun --map-by node -x LD_PRELOAD=/m.so /bin/true : -n 1 /bin/true"),
+            "mpirun --map-by node -x LD_PRELOAD=/l.so:/m.so /bin/true : -x LD_PRELOAD=/l.so -n 1 /bin/true"
+        );
+        // What is handed on from the launcher's environment has it already; what stands behind the program is its own.
+        for own in ["-x LD_PRELOAD /bin/true", "-x OTHER=/m.so /bin/true", "/bin/true -x LD_PRELOAD=/m.so"] {
+            let expected = format!("mpirun -x LD_PRELOAD=/l.so {own}");
+            assert_eq!(told(Kind::OpenMpi, &format!("mpirun {own}")), expected);
+        }
+        let told = |options: &str| handed(Kind::Hydra, &format!("mpiexec {options} /bin/true")).0;
+        let ours = "mpiexec -genv LD_PRELOAD /l.so -genv WEIR_DIR /d";
+        for (options, expected) in [
+            ("-genv LD_PRELOAD /m.so", "-genv LD_PRELOAD /l.so:/m.so"),
+            ("--env LD_PRELOAD=/m.so", "--env LD_PRELOAD=/l.so:/m.so"),
+            ("-genv A LD_PRELOAD=/m.so", "-genv A LD_PRELOAD=/m.so"),
+            ("-n 1 /bin/true : -env LD_PRELOAD /m.so", "-n 1 /bin/true : -env LD_PRELOAD /l.so:/m.so"),
+        ] {
+            assert_eq!(told(options), format!("{ours} {expected} /bin/true"));
+        }
+        assert_eq!(
+            handed(Kind::Srun, "srun --export=ALL,LD_PRELOAD=/m.so ./a").0,
+            "srun --export=ALL,LD_PRELOAD=/l.so:/m.so,WEIR_DIR ./a"
+        );
     }
 
     #[test]

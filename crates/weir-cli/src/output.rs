@@ -4,15 +4,17 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use weir_coord::text::printable;
 
 pub(crate) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(failed)
 }
 
-/// A line about Weir itself.
+/// A line about Weir itself. Names of files in it may be others'.
 pub(crate) fn say(line: impl Display) {
-    print_aside(&format!("weir: {line}\n"));
+    let lines: Vec<String> = line.to_string().split('\n').map(printable).collect();
+    print_aside(&format!("weir: {}\n", lines.join("\n")));
 }
 
 /// Text on standard error.

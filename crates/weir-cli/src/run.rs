@@ -236,8 +236,9 @@ fn prepare(args: &Args) -> Result<Job, String> {
     if is_new && !args.quiet {
         output::say(format_args!("made {}", dir.display()));
     }
-    let from_environment = || std::env::var("WEIR_JOB_ID").ok().filter(|value| !value.is_empty());
-    let name = args.job_id.clone().or_else(from_environment).unwrap_or_else(new_job_id);
+    let from_environment = || std::env::var("WEIR_JOB_ID").ok().map(|value| value.trim().to_string());
+    let name = args.job_id.clone().or_else(from_environment).filter(|name| !name.is_empty());
+    let name = name.unwrap_or_else(new_job_id);
     let before = profiles_of(&dir, &name)?;
     let setup = Setup::new(&args.command, &library, args.settings(&dir, &name))?;
     Ok(Job { setup, dir, name, before })
@@ -327,11 +328,17 @@ extern "C" fn hand_on(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     }
 }
 
+/// What is ignored when Weir starts (`nohup weir run …`, `weir run … &` in a script) stays so, here and in the command:
+/// one that had a handler here would begin with the default, and die of it.
 fn watch_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2] {
         // SAFETY: all-zero is a valid sigaction, and the handler does only what is allowed in one.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            if action.sa_sigaction == libc::SIG_IGN {
+                continue;
+            }
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = hand_on;
             action.sa_sigaction = handler as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use weir_profile::job::MAX_JOB_ID;
 
 pub(crate) const LIBRARY: &str = "libweir.so";
 
@@ -69,10 +70,26 @@ pub(crate) fn writable_dir(dir: &Path) -> Result<PathBuf, String> {
     };
     fs::create_dir_all(dir).map_err(failed)?;
     let dir = dir.canonicalize().map_err(failed)?;
-    let trial = dir.join(format!(".weir-trial-{}", std::process::id()));
-    fs::File::create(&trial).map_err(failed)?;
-    let _ = fs::remove_file(trial);
+    try_to_write(&dir).map_err(failed)?;
     Ok(dir)
+}
+
+/// Names that are tried for a file before others have taken too many.
+const TRIALS: u32 = 100;
+
+/// Makes a file and takes it away. Only one that is new: what others put there under its name may be a link to a file
+/// of the user's, which would be emptied.
+fn try_to_write(dir: &Path) -> std::io::Result<()> {
+    let mut taken = std::io::ErrorKind::AlreadyExists.into();
+    for number in 0..TRIALS {
+        let trial = dir.join(format!(".weir-trial-{}-{number}", std::process::id()));
+        match fs::File::create_new(&trial) {
+            Ok(_) => return fs::remove_file(trial).or(Ok(())),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => taken = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken)
 }
 
 /// `--dir`, `WEIR_DIR` or the current directory.
@@ -90,9 +107,9 @@ pub(crate) fn new_job_id() -> String {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let batch_job =
         ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().find_map(|name| std::env::var(name).ok());
-    let when =
-        batch_job.filter(|job| job_id(job).is_ok()).unwrap_or_else(|| since_1970.as_secs().to_string());
-    format!("{when}-{host}-{}", std::process::id())
+    let name = |when: String| format!("{when}-{host}-{}", std::process::id());
+    let fits = |name: &String| job_id(name).is_ok();
+    batch_job.map(name).filter(fits).unwrap_or_else(|| name(since_1970.as_secs().to_string()))
 }
 
 /// A name that can be part of a file's.
@@ -100,7 +117,7 @@ pub(crate) fn job_id(value: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     match value {
         "" => Err("an empty name".into()),
-        _ if value.len() > 100 => Err("longer than 100 characters".into()),
+        _ if value.len() > MAX_JOB_ID => Err(format!("longer than {MAX_JOB_ID} characters")),
         _ if !value.chars().all(fits) => Err("letters, digits and . _ - @ only".into()),
         _ => Ok(value.into()),
     }
@@ -132,6 +149,15 @@ impl Setup {
         let variables: Variables = variables.into_iter().collect();
         let (words, environment) = launcher::hand_over(launcher.kind, command, &variables)?;
         Ok(Setup { launcher, words, environment })
+    }
+
+    /// What the command preloads beyond the launcher's options, as in `env LD_PRELOAD=… ./app`, without Weir in it.
+    pub(crate) fn other_preload(&self) -> Option<&OsStr> {
+        let words = self.words.iter().map(OsString::as_os_str);
+        words.filter(|word| word.as_bytes().starts_with(b"LD_PRELOAD=")).find(|word| {
+            let mut entries = word.as_bytes()[b"LD_PRELOAD=".len()..].split(|byte| b": ".contains(byte));
+            !entries.any(|entry| entry.ends_with(LIBRARY.as_bytes()))
+        })
     }
 
     pub(crate) fn command(&self) -> Command {

@@ -156,6 +156,25 @@ fn a_service_whose_socket_is_taken_away_begins_anew() {
     assert!(seclusion.command(&["status"]).output().unwrap().status.success());
 }
 
+/// What was reloaded counts when it begins anew.
+#[test]
+fn a_service_begins_anew_as_it_was_last_told() {
+    let Some(seclusion) = Seclusion::new("a_service_begins_anew_as_it_was_last_told") else { return };
+    let directory = Directory::new("anew");
+    let config = directory.file("config", "policy = fair\norder = sio\n");
+    let mut service = Service::launch(&mut seclusion.command(&["coordinator", "--config", &config]));
+    service.line("coordinating with policy fair, order sio");
+    directory.file("config", "policy = set10\norder = hio\n");
+    service.signal(libc::SIGHUP);
+    service.line("reloaded, policy set10, order hio");
+    let mounts = format!("--mount=/proc/{}/ns/mnt", seclusion.0.id());
+    let script = "rm /tmp/weir-$(id -u)/coordinator.sock";
+    assert!(Command::new("nsenter").args([&mounts, "sh", "-c", script]).status().unwrap().success());
+    service.line("begins anew");
+    let said = service.line("coordinating with");
+    assert!(said.contains("policy set10, order hio"), "{said}");
+}
+
 /// A directory that a member coordinates, for other nodes as well, in a thread until dropped.
 struct Elected {
     stop: Arc<AtomicBool>,

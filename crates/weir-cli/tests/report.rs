@@ -180,6 +180,53 @@ fn a_newer_schema_is_named_and_shown_as_far_as_it_is_understood() {
     assert!(stderr(&output).contains("newer.json: profile of schema 7 cannot be read by this version"));
 }
 
+/// Puts orders to a terminal behind every string of a profile but those that have few values.
+fn taint(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => text.push_str(ORDERS),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(taint),
+        serde_json::Value::Object(fields) => {
+            let is_free = |key: &str| !["gap_source"].contains(&key);
+            fields.iter_mut().filter(|(key, _)| is_free(key)).for_each(|(_, value)| taint(value));
+        }
+        _ => {}
+    }
+}
+
+/// Of a title, of a cleared screen in the 8-bit form, of a new line.
+const ORDERS: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\n";
+
+/// Names of files, phases and programs are chosen by others than who reads the report.
+#[test]
+fn no_string_of_a_profile_gives_orders_to_the_terminal() {
+    let scratch = Scratch::new("report-orders");
+    leave_records(&scratch);
+    let tame = stdout(&report(&[], &scratch.0));
+    let mut profile: serde_json::Value =
+        serde_json::from_str(&stdout(&report(&["--json"], &scratch.0))).unwrap();
+    let ranks = std::mem::take(&mut profile["ranks"]);
+    taint(&mut profile);
+    profile["ranks"] = ranks;
+    let json = profile.to_string();
+    for name in ["weir-a-2.json", "weir-\u{1b}[2J-1.json"] {
+        fs::write(scratch.0.join(name), &json).unwrap();
+    }
+    fs::write(scratch.0.join("weir-\u{1b}[2J-0.json"), "").unwrap();
+    let is_order = |c: char| c.is_control() && c != '\n';
+    let one = stdout(&report(&[], &scratch.0.join("weir-a-2.json")));
+    assert!(!one.contains(is_order), "{one:?}");
+    assert_eq!(one.lines().count(), tame.lines().count(), "{one}");
+    assert!(one.contains("result.dat\\u001b]0;owned\\u0007\\u009b2J\\u000a"), "{one}");
+    let listed = report(&[], &scratch.0);
+    let (list, said) = (stdout(&listed), stderr(&listed));
+    assert!(list.contains("weir-\\u001b[2J-1.json") && !list.contains(is_order), "{list:?}");
+    assert!(said.contains("weir-\\u001b[2J-0.json: an empty file") && !said.contains(is_order), "{said:?}");
+    let as_json = stdout(&report(&["--json"], &scratch.0.join("weir-a-2.json")));
+    assert!(!as_json.contains(is_order), "{as_json:?}");
+    let again: serde_json::Value = serde_json::from_str(&as_json).unwrap();
+    assert_eq!(again["files"], profile["files"]);
+}
+
 #[test]
 fn what_is_not_a_profile_is_named() {
     let scratch = Scratch::new("report-bad");

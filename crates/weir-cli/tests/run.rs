@@ -7,10 +7,11 @@ mod records;
 use records::{Builder, Scratch};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use weir_profile::counters::{Module, posix};
-use weir_profile::layout::Ended;
+use weir_profile::layout::{Ended, Header};
 
 /// A directory with a library to preload (of no content: the dynamic linker says so and goes on).
 fn prepared(name: &str) -> (Scratch, PathBuf) {
@@ -96,6 +97,76 @@ fn signals_are_handed_on() {
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
     terminate(&child);
     assert_eq!(child.wait().unwrap().code(), Some(42));
+}
+
+/// As `nohup weir run …` and `weir run … &` in a script begin.
+#[test]
+fn signals_that_are_ignored_stay_so() {
+    let (scratch, _) = prepared("run-ignored");
+    let ignored = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];
+    let program =
+        "for s in HUP INT QUIT; do kill -$s $PPID $$; done; sleep 0.2; grep SigIgn /proc/self/status";
+    let mut command = weir(&scratch);
+    command.args(["run", "-q", "--", "sh", "-c", program]);
+    let begin = move || {
+        // SAFETY: allowed between `fork` and `exec`.
+        ignored.iter().for_each(|signal| _ = unsafe { libc::signal(*signal, libc::SIG_IGN) });
+        Ok(())
+    };
+    // SAFETY: it does nothing that is not allowed there.
+    let output = unsafe { command.pre_exec(begin) }.output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mask = u64::from_str_radix(said.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert!(ignored.iter().all(|signal| mask >> (signal - 1) & 1 == 1), "{said}");
+    assert_eq!(mask >> (libc::SIGTERM - 1) & 1, 0, "{said}");
+}
+
+/// Where others may write, they know which name comes next.
+#[test]
+fn links_that_others_planted_are_not_followed() {
+    let (scratch, _) = prepared("run-planted");
+    fs::create_dir(scratch.0.join("out")).unwrap();
+    fs::write(scratch.0.join("victim"), "precious").unwrap();
+    let plant = r#"for end in "" -0 -1; do ln -s ../victim out/.weir-trial-$$$end; done; exec "$@""#;
+    let output = Command::new("sh")
+        .args(["-c", plant, "sh", env!("CARGO_BIN_EXE_weir"), "run", "--dir", "out", "--lib", "libweir.so"])
+        .args(["--", "true"])
+        .env("WEIR_COORDINATOR", "off")
+        .current_dir(&scratch.0)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(scratch.0.join("victim")).unwrap(), "precious");
+    // Nothing of its own stays, and nothing of others goes.
+    assert_eq!(fs::read_dir(scratch.0.join("out")).unwrap().count(), 3);
+}
+
+/// A shell that leaves the records of a rank, as one that was killed does.
+const LEAVE_RECORDS: &str =
+    r#"mkdir "$WEIR_DIR/.weir-$WEIR_JOB_ID" && mv *.rec "$WEIR_DIR/.weir-$WEIR_JOB_ID""#;
+
+#[test]
+fn a_profile_is_found_under_every_name_that_a_job_can_have() {
+    let longest = "j".repeat(96);
+    for (id, expected) in [(longest.as_str(), longest.as_str()), (" abc ", "abc")] {
+        let (scratch, _) = prepared("run-names");
+        let mut record = Builder::new(0, 1);
+        record.text(std::mem::offset_of!(Header, job), 16, expected);
+        let file = record.file("/data/out");
+        record.counters(file, Module::Posix, 0, &[(posix::POSIX_WRITES, 3)]);
+        record.ended(Ended::Running, 0, 2.0).write(&scratch.0);
+        let output = weir(&scratch)
+            .env("WEIR_JOB_ID", id)
+            .args(["run", "--", "sh", "-c", LEAVE_RECORDS])
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success() && said.contains(&format!("-{expected}.json\n")), "{said}");
+    }
+    let (scratch, _) = prepared("run-names");
+    let output = weir(&scratch).args(["run", "--job-id", &"j".repeat(97), "--", "true"]).output().unwrap();
+    assert!(stderr(&output).contains("longer than 96 characters"), "{}", stderr(&output));
 }
 
 #[test]
@@ -267,6 +338,13 @@ fn the_doctor_tells_why_nothing_was_seen() {
     let told = String::from_utf8_lossy(&output.stdout);
     let reason = "failed before any rank called MPI_Init: There are not enough slots available for 4 ranks\n";
     assert!(told.contains(reason) && !told.contains("LD_PRELOAD"), "{told}");
+
+    // A program that is given another library than Weir's.
+    let program = ["doctor", "--", "env", "LD_PRELOAD=/nowhere/other.so", "/bin/true"];
+    let output = weir(&scratch).args(program).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let reason = "the command sets LD_PRELOAD=/nowhere/other.so, which takes Weir's place: put ";
+    assert!(told.contains(reason), "{told}");
 
     // A launcher of four ranks of which two load Weir, and which do no I/O.
     let said = "armed: openmpi ABI, rank 0 of 4, Open MPI v4.1.4";

@@ -19,6 +19,12 @@ const LOST_EXTENSION: &str = "lost";
 pub const FOLDER_PREFIX: &str = ".weir-";
 /// Begins the name of a profile.
 pub const PROFILE_PREFIX: &str = "weir-";
+/// The longest name for a job that one can choose: as long as a profile's name keeps whole, with what worlds that the job
+/// spawned have behind it (a record has room for 128 bytes).
+pub const MAX_JOB_ID: usize = 96;
+/// What of an application's name and of a job's stands in a profile's name; with the rest it fits 255 bytes.
+const MAX_NAME: usize = 96;
+const MAX_JOB_NAME: usize = 128;
 
 /// Waits, no longer than `limit`, until the records in `dir` are finished; merges them and writes
 /// `weir-<application>-<job>.json` to `out_dir`.
@@ -241,13 +247,14 @@ fn claim(temporary: &Path, path: &Path, json: &[u8]) -> Result<Option<PathBuf>, 
 
 /// `weir-<application>-<job>` with what does not fit a file name replaced.
 fn profile_stem(profile: &Profile) -> String {
-    let fitting = |text: &str, otherwise: &str| -> String {
+    let fitting = |text: &str, otherwise: &str, longest: usize| -> String {
         let keep = |c: char| if c.is_ascii_alphanumeric() || "._-+=@".contains(c) { c } else { '_' };
-        let name: String = text.chars().map(keep).take(96).collect();
+        let name: String = text.chars().map(keep).take(longest).collect();
         if name.is_empty() { otherwise.to_string() } else { name }
     };
     let job = &profile.job;
-    format!("{PROFILE_PREFIX}{}-{}", fitting(&job.application, "program"), fitting(&job.id, "job"))
+    let application = fitting(&job.application, "program", MAX_NAME);
+    format!("{PROFILE_PREFIX}{application}-{}", fitting(&job.id, "job", MAX_JOB_NAME))
 }
 
 /// Folders of records and profiles in a directory, each in order of name.

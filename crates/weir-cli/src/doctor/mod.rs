@@ -8,6 +8,7 @@ use crate::{Outcome, output};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use weir_coord::text::printable;
 
 #[derive(clap::Args)]
 #[command(after_help = "Exit code: 0 if nothing is wrong, 1 otherwise.")]
@@ -44,7 +45,7 @@ impl Findings {
     }
 
     fn tell(&mut self, what: &str, about: &str, text: &str) {
-        let printed = output::print(&format!("{what:<6} {about:<11} {text}\n"));
+        let printed = output::print(&format!("{what:<6} {about:<11} {}\n", printable(text)));
         self.unprinted = self.unprinted.take().or(printed.err());
     }
 }

@@ -9,7 +9,7 @@ use crate::report::text::{bytes, counted};
 use crate::run;
 use crate::setup::{Setup, directory, new_job_id, writable_dir};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -110,7 +110,12 @@ pub(super) fn check_command(
         return Ok(());
     }
     if heard.ranks.is_empty() {
-        for reason in why_not_armed(command) {
+        for reason in setup
+            .other_preload()
+            .map(|word| replaced(word, library))
+            .into_iter()
+            .chain(why_not_armed(command))
+        {
             findings.wrong("program", &reason);
         }
         return Ok(());
@@ -143,6 +148,11 @@ pub(super) fn check_command(
         tell_calls(findings, profile);
     }
     Ok(())
+}
+
+fn replaced(word: &OsStr, library: &Path) -> String {
+    let (word, library) = (word.to_string_lossy(), library.display());
+    format!("the command sets {word}, which takes Weir's place: put {library} before it, with a colon")
 }
 
 fn launcher_name(setup: &Setup, command: &[OsString]) -> String {

@@ -13,6 +13,7 @@ use std::fs;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weir_coord::text::printable;
 use weir_profile::job::{self, Merged};
 use weir_profile::profile::{JSON_SCHEMA, Profile, SCHEMA};
 
@@ -55,9 +56,19 @@ fn report(path: &Path, as_json: bool) -> Result<String, String> {
     let (list, profile) = if metadata.is_dir() { newest_in(path)? } else { (String::new(), load(path)?) };
     if as_json {
         let json = serde_json::to_string_pretty(&profile).map_err(|error| error.to_string())?;
-        return Ok(json + "\n");
+        return Ok(escaped(&json) + "\n");
     }
     Ok(list + &summary(&profile, dress(std::io::stdout().is_terminal())))
+}
+
+/// The same JSON without DEL and the control characters behind it, which JSON lets stand and terminals obey.
+fn escaped(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for part in json.split_inclusive('\n') {
+        shown += &printable(part.trim_end_matches('\n'));
+        shown += if part.ends_with('\n') { "\n" } else { "" };
+    }
+    shown
 }
 
 pub(crate) fn dress(terminal: bool) -> Dress {
@@ -185,11 +196,11 @@ fn list(jobs: &[(String, Profile)]) -> String {
             profile.ranks.iter().map(|rank| (rank.bytes_read as f64) + rank.bytes_written as f64).sum();
         out += &format!(
             "{}  {:>9}  {:>10}  {:<40}  {}\n",
-            job.start,
+            printable(&job.start),
             text::seconds(job.duration_s),
             text::bytes(moved),
-            name,
-            job.ended
+            printable(name),
+            printable(&job.ended)
         );
     }
     if jobs.len() > LISTED_JOBS {

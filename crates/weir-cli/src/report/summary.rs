@@ -5,6 +5,7 @@ use super::exchange;
 use super::text::{bytes, counted, percent, ranks, seconds, sparkline, tail};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use weir_coord::text::printable;
 use weir_profile::describe_end;
 use weir_profile::profile::{Coordination, Fate, Phase, Profile};
 
@@ -19,8 +20,9 @@ impl Dress {
         if self.bold { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
     }
 
+    /// Whatever the profile's strings have in them (names of files, phases, hosts), it stays one line and orders nothing.
     fn line(self, out: &mut String, label: &str, text: &str) {
-        let _ = writeln!(out, "{} {text}", self.strong(&format!("{label:<12}")));
+        let _ = writeln!(out, "{} {}", self.strong(&format!("{label:<12}")), printable(text));
     }
 }
 
@@ -42,9 +44,9 @@ pub(crate) fn summary(profile: &Profile, dress: Dress) -> String {
 
 fn head(out: &mut String, profile: &Profile, dress: Dress) {
     let job = &profile.job;
-    let _ = writeln!(out, "{}  job {}  {}", dress.strong(&job.application), job.id, job.ended);
-    let _ = writeln!(
-        out,
+    let (application, id) = (printable(&job.application), printable(&job.id));
+    let _ = writeln!(out, "{}  job {id}  {}", dress.strong(&application), printable(&job.ended));
+    let ran = format!(
         "{} on {}, {} ({} ABI), {}, ran {}{}",
         counted(job.nprocs, "rank"),
         counted(job.nnodes, "node"),
@@ -54,7 +56,7 @@ fn head(out: &mut String, profile: &Profile, dress: Dress) {
         seconds(job.duration_s),
         if job.spawned { ", spawned by another job" } else { "" }
     );
-    out.push('\n');
+    let _ = writeln!(out, "{}\n", printable(&ran));
 }
 
 /// Open MPI tells where it was packaged behind its name and version.
