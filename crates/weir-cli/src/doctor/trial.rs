@@ -110,12 +110,11 @@ pub(super) fn check_command(
         return Ok(());
     }
     if heard.ranks.is_empty() {
-        for reason in setup
-            .other_preload()
-            .map(|word| replaced(word, library))
-            .into_iter()
-            .chain(why_not_armed(command))
-        {
+        let reasons = match setup.other_preload() {
+            Some(word) => vec![replaced(word, library)],
+            None => why_not_armed(command),
+        };
+        for reason in reasons {
             findings.wrong("program", &reason);
         }
         return Ok(());
