@@ -189,10 +189,9 @@ fn records_of_killed_ranks_are_merged_when_the_launcher_has_ended() {
         );
         record.burst(0, 1.0, 2.0, 3000, 0.0, 0).ended(Ended::Running, 0, 2.0).write(&scratch.0);
     }
-    let program =
-        r#"mkdir "$WEIR_DIR/.weir-$WEIR_JOB_ID" && mv *.rec "$WEIR_DIR/.weir-$WEIR_JOB_ID"; exit 9"#;
+    let program = format!("{LEAVE_RECORDS}; exit 9");
     let output = weir(&scratch)
-        .args(["run", "--report", "--job-id", "4711", "--", "sh", "-c", program])
+        .args(["run", "--report", "--job-id", "4711", "--", "sh", "-c", &program])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(9));
