@@ -169,17 +169,12 @@ pub(crate) fn first_program(words: &[OsString]) -> Option<(usize, PathBuf)> {
         .find_map(|(index, word)| Some((index, resolve(word)?)))
 }
 
-/// How many words of a part of a command are the launcher's: those before the program. A bare name behind an option may
-/// be its value and the name of some program as well (`--map-by node`).
-fn launcher_words(part: &[OsString]) -> usize {
-    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
-    let may_be_value = |index: usize| {
-        index > 0 && is_option(&part[index - 1]) && !part[index].as_encoded_bytes().contains(&b'/')
-    };
-    let is_program = |(index, word): (usize, &OsString)| {
-        !is_option(word) && !may_be_value(index) && resolve(word).is_some()
-    };
-    part.iter().enumerate().position(is_program).unwrap_or(part.len())
+/// Whether the word ends a launcher's options. A bare name behind an option may be its value and the name of some
+/// program as well (`--map-by node`).
+fn is_program(word: &OsStr, before: Option<&OsStr>) -> bool {
+    let is_option = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");
+    let may_be_value = before.is_some_and(is_option) && !word.as_encoded_bytes().contains(&b'/');
+    !is_option(word) && !may_be_value && resolve(word).is_some()
 }
 
 fn resolve(word: &OsStr) -> Option<PathBuf> {
@@ -262,6 +257,9 @@ mod tests {
             ("-genv LD_PRELOAD /m.so", "-genv LD_PRELOAD /l.so:/m.so"),
             ("--env LD_PRELOAD=/m.so", "--env LD_PRELOAD=/l.so:/m.so"),
             ("-genv A LD_PRELOAD=/m.so", "-genv A LD_PRELOAD=/m.so"),
+            // A library may be executable.
+            ("-env A /bin/true -env LD_PRELOAD /bin/sh", "-env A /bin/true -env LD_PRELOAD /l.so:/bin/sh"),
+            ("/bin/true -env LD_PRELOAD /m.so", "/bin/true -env LD_PRELOAD /m.so"),
             ("-n 1 /bin/true : -env LD_PRELOAD /m.so", "-n 1 /bin/true : -env LD_PRELOAD /l.so:/m.so"),
         ] {
             assert_eq!(told(options), format!("{ours} {expected} /bin/true"));

@@ -221,7 +221,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     };
     // Whatever becomes of the profile, the program's own code is the answer.
-    if let Err(message) = tell_profiles(args, &job) {
+    if let Err(message) = tell_profiles(args, &job, status) {
         output::say(message);
     }
     Ok(exit_code(status))
@@ -245,7 +245,7 @@ fn prepare(args: &Args) -> Result<Job, String> {
 }
 
 /// Says where the profiles are that the job wrote, or its killed ranks left to be written.
-fn tell_profiles(args: &Args, job: &Job) -> Result<(), String> {
+fn tell_profiles(args: &Args, job: &Job, status: ExitStatus) -> Result<(), String> {
     merge_leftovers(&job.dir, &job.name);
     // Ranks that were killed could not take it away.
     if let Ok(place) = Place::of_job(&job.name) {
@@ -263,7 +263,12 @@ fn tell_profiles(args: &Args, job: &Job) -> Result<(), String> {
         }
     }
     if profiles.is_empty() && !args.quiet {
-        output::say("no I/O of an MPI program was seen, so there is no profile; `weir doctor -- …` says why");
+        let seen = "no I/O of an MPI program was seen";
+        // Whoever failed has said why, and would fail again under the doctor.
+        output::say(match status.success() {
+            true => format!("{seen}, so there is no profile; `weir doctor -- …` says why"),
+            false => format!("{seen} before the command failed ({status}), so there is no profile"),
+        });
     }
     Ok(())
 }

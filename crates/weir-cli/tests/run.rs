@@ -63,7 +63,8 @@ fn the_program_gets_the_settings_and_its_exit_code_comes_back() {
     let expected =
         format!("{}:/nowhere/other.so|{}|200ms|/a:/b*|10|off|mine|4711\n", library.display(), out.display());
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
-    assert!(stderr(&output).contains("weir: no I/O of an MPI program was seen"));
+    let said = "weir: no I/O of an MPI program was seen before the command failed (exit status: 7)";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
     assert!(stderr(&output).contains(&format!("weir: made {}\n", out.display())), "{}", stderr(&output));
 }
 
@@ -137,6 +138,11 @@ fn links_that_others_planted_are_not_followed() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("was seen, so there is no profile; `weir doctor"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(fs::read_to_string(scratch.0.join("victim")).unwrap(), "precious");
     // Nothing of its own stays, and nothing of others goes.
     assert_eq!(fs::read_dir(scratch.0.join("out")).unwrap().count(), 3);
@@ -183,10 +189,9 @@ fn records_of_killed_ranks_are_merged_when_the_launcher_has_ended() {
         );
         record.burst(0, 1.0, 2.0, 3000, 0.0, 0).ended(Ended::Running, 0, 2.0).write(&scratch.0);
     }
-    let program =
-        r#"mkdir "$WEIR_DIR/.weir-$WEIR_JOB_ID" && mv *.rec "$WEIR_DIR/.weir-$WEIR_JOB_ID"; exit 9"#;
+    let program = format!("{LEAVE_RECORDS}; exit 9");
     let output = weir(&scratch)
-        .args(["run", "--report", "--job-id", "4711", "--", "sh", "-c", program])
+        .args(["run", "--report", "--job-id", "4711", "--", "sh", "-c", &program])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(9));
@@ -355,6 +360,20 @@ fn the_doctor_tells_why_nothing_was_seen() {
     assert!(told.contains("ok     MPI         Open MPI v4.1.4, ABI openmpi"), "{told}");
     assert!(told.contains("WRONG  ranks       2 of 4 did not load Weir"), "{told}");
     assert!(told.contains("WRONG  I/O"), "{told}");
+
+    // Open MPI's launcher of two ranks of MPICH, which do not find each other; and of two worlds of its own.
+    for (mpi, expected) in [("mpich ABI, rank 0 of 1, MPICH 4.0.2", "WRONG  MPI "), (said, "ok     MPI ")] {
+        let mpi = mpi.trim_start_matches("armed: ").replace("0 of 4", "0 of 1");
+        let twice = format!("for r in 1 2; do echo 'weir: armed: {mpi}' >&2; done");
+        let version = r#"[ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }"#;
+        let launcher = script(&scratch, "mpirun", &format!("{version}\n{twice}"));
+        let output = weir(&scratch).args(["doctor", "--"]).arg(launcher).args(["-n", "2"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        let reason = "2 ranks, each alone in a job of its own: the launcher is mpirun (Open MPI) 4.1.4, \
+                      the program's MPI MPICH 4.0.2";
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(told.contains(reason), expected.starts_with("WRONG"), "{told}");
+    }
     let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("doctor")), "{left:?}");
 }

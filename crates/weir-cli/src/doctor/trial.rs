@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::elf;
-use crate::launcher::{first_program, is_launcher};
+use crate::launcher::{Kind, Launcher, first_program, is_launcher};
 use crate::output;
 use crate::report::load;
 use crate::report::text::{bytes, counted};
@@ -24,6 +24,8 @@ use weir_profile::settings;
 struct Heard {
     ranks: BTreeSet<u64>,
     nprocs: u64,
+    /// How many said that they are the only rank.
+    alone: u64,
     /// ABI and MPI of the first rank that spoke.
     mpi: String,
     /// Everything else Weir said.
@@ -47,6 +49,7 @@ impl Heard {
             Some((abi, rank, nprocs, mpi)) => {
                 self.ranks.insert(rank);
                 self.nprocs = self.nprocs.max(nprocs);
+                self.alone += u64::from(nprocs == 1);
                 if self.mpi.is_empty() {
                     self.mpi = format!("{mpi}, ABI {abi}");
                 }
@@ -110,17 +113,19 @@ pub(super) fn check_command(
         return Ok(());
     }
     if heard.ranks.is_empty() {
-        for reason in setup
-            .other_preload()
-            .map(|word| replaced(word, library))
-            .into_iter()
-            .chain(why_not_armed(command))
-        {
+        let reasons = match setup.other_preload() {
+            Some(word) => vec![replaced(word, library)],
+            None => why_not_armed(command),
+        };
+        for reason in reasons {
             findings.wrong("program", &reason);
         }
         return Ok(());
     }
-    findings.fine("MPI", &heard.mpi);
+    match stranger(&setup.launcher, &heard) {
+        Some(reason) => findings.wrong("MPI", &reason),
+        None => findings.fine("MPI", &heard.mpi),
+    }
     if (heard.ranks.len() as u64) < heard.nprocs {
         let silent = heard.nprocs - heard.ranks.len() as u64;
         findings.wrong(
@@ -148,6 +153,22 @@ pub(super) fn check_command(
         tell_calls(findings, profile);
     }
     Ok(())
+}
+
+/// Ranks that another MPI's launcher started do not find each other: each takes itself for the whole job.
+fn stranger(launcher: &Launcher, heard: &Heard) -> Option<String> {
+    let is_open_mpi = heard.mpi.starts_with("Open MPI");
+    let is_strange = match launcher.kind {
+        Kind::OpenMpi => !is_open_mpi,
+        Kind::Hydra => is_open_mpi,
+        Kind::Srun | Kind::Other => false,
+    };
+    (is_strange && heard.alone > 1).then(|| {
+        format!(
+            "{} ranks, each alone in a job of its own: the launcher is {}, the program's MPI {}",
+            heard.alone, launcher.version, heard.mpi
+        )
+    })
 }
 
 fn replaced(word: &OsStr, library: &Path) -> String {

@@ -1,6 +1,6 @@
 //! What a command preloads of its own: its value would take the place of Weir's, or Weir's that of its own.
 
-use super::{Kind, launcher_words};
+use super::{Kind, is_program};
 use crate::setup;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,27 +15,34 @@ pub(super) fn beside_own(
     part: &[OsString],
     variables: &[(String, OsString)],
 ) -> (Vec<OsString>, bool) {
-    let mut words = part.to_vec();
+    let Some(library) = library(variables) else { return (part.to_vec(), false) };
+    let mut words: Vec<OsString> = Vec::with_capacity(part.len());
     let mut has_own = false;
-    let Some(library) = library(variables) else { return (words, has_own) };
-    let mut options = words[..launcher_words(part)].iter_mut();
-    while let Some(option) = options.next() {
-        if !sets_variable(kind, option) {
-            continue;
+    let mut rest = part.iter();
+    while let Some(word) = rest.next() {
+        if is_program(word, words.last().map(OsString::as_os_str)) {
+            words.push(word.clone());
+            break;
         }
-        let Some(word) = options.next() else { break };
-        if let Some(value) = assigned(word) {
-            *word = OsString::from(format!("{VARIABLE}="));
-            word.push(setup::preload(library, Some(value)));
-            has_own = true;
-        } else if kind == Kind::Hydra && !word.as_bytes().contains(&b'=') {
-            let Some(value) = options.next() else { break };
-            if word == VARIABLE {
-                *value = setup::preload(library, Some(value.clone()));
-                has_own = true;
+        words.push(word.clone());
+        if sets_variable(kind, word)
+            && let Some(word) = rest.next()
+        {
+            let own = assigned(word);
+            has_own |= own.is_some();
+            words.push(own.map_or_else(|| word.clone(), |value| assignment(library, value)));
+            // Hydra takes `NAME=VALUE` and `NAME VALUE`.
+            if kind == Kind::Hydra
+                && !word.as_bytes().contains(&b'=')
+                && let Some(value) = rest.next()
+            {
+                let is_own = word == VARIABLE;
+                has_own |= is_own;
+                words.push(if is_own { setup::preload(library, Some(value.clone())) } else { value.clone() });
             }
         }
     }
+    words.extend(rest.cloned());
     (words, has_own)
 }
 
@@ -45,7 +52,7 @@ pub(super) fn in_list(list: &str, variables: &[(String, OsString)]) -> (Vec<Stri
     let beside = |item: &str| match (assigned(OsStr::new(item)), library(variables)) {
         (Some(value), Some(library)) => {
             has_own = true;
-            format!("{VARIABLE}={}", setup::preload(library, Some(value)).to_string_lossy())
+            assignment(library, value).to_string_lossy().into_owned()
         }
         _ => item.to_string(),
     };
@@ -66,6 +73,12 @@ fn sets_variable(kind: Kind, option: &OsStr) -> bool {
 fn assigned(word: &OsStr) -> Option<OsString> {
     let value = word.as_bytes().strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
     Some(OsString::from_vec(value.to_vec()))
+}
+
+fn assignment(library: &Path, own: OsString) -> OsString {
+    let mut word = OsString::from(format!("{VARIABLE}="));
+    word.push(setup::preload(library, Some(own)));
+    word
 }
 
 /// Weir's own, the first of what it preloads.
