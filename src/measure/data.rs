@@ -146,7 +146,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
         Caller::App => {
             let kind = tally::POSIX_BY_APP + usize::from(write);
             A::count(kind, block, call.bytes, call.start_ticks);
-            A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+            A::activity(write, began(thread, call.start_ticks), call.end_ticks, call.bytes);
             note_wait::<A>(thread);
             note_duration::<A>(
                 kind,
@@ -218,10 +218,10 @@ pub(super) fn note_offset<A: Access>(block: &'static Block, write: bool, offset:
 
 /// A data call on a stream.
 pub(crate) fn stdio(thread: &Thread, block: &'static Block, call: &Call) {
-    in_lane!(thread, stdio_in(block, call));
+    in_lane!(thread, stdio_in(block, thread, call));
 }
 
-fn stdio_in<A: Access>(block: &'static Block, call: &Call) {
+fn stdio_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call) {
     use stdio::*;
     let write = call.write();
     let kind = tally::STDIO + usize::from(write);
@@ -229,7 +229,8 @@ fn stdio_in<A: Access>(block: &'static Block, call: &Call) {
     let time = pick(block, write, STDIO_F_READ_TIME, STDIO_F_WRITE_TIME);
     let end = pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP);
     note_times::<A>(lane::words::<A>(), Module::Stdio, call, time, end, call.duration());
-    A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
+    A::activity(write, began(thread, call.start_ticks), call.end_ticks, call.bytes);
+    note_wait::<A>(thread);
     note_duration::<A>(kind, block, call, pick(block, write, STDIO_READ_ATTENTION, STDIO_WRITE_ATTENTION));
 }
 
@@ -394,6 +395,11 @@ pub(crate) fn activity(thread: &Thread, start_ticks: u64, end_ticks: u64) {
         Shared::activity(true, start_ticks, end_ticks, 0);
         note_wait::<Shared>(thread);
     }
+}
+
+/// When the program made a call of its own whose time is counted from behind the gate: it was in I/O from then on.
+pub(crate) fn began(thread: &Thread, start_ticks: u64) -> u64 {
+    start_ticks.saturating_sub(thread.gate_ticks.get())
 }
 
 /// The time that the call was held back at the gate goes to the burst it belongs to.

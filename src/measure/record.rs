@@ -6,7 +6,7 @@
 //! works but the profile.
 
 use crate::{abi, config, lifecycle, profile};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -167,20 +167,10 @@ struct RecordFile {
 impl RecordFile {
     /// A new file with its space reserved, and its descriptor.
     fn create(path: &Path, bytes: usize) -> Result<(RecordFile, OwnedFd), std::io::Error> {
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
         let name = path;
         let path = CString::new(name.as_os_str().as_bytes())?;
-        // SAFETY: a valid path.
-        let fd = unsafe {
-            libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o644)
-        };
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: opened just now, for nobody else.
-        let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+        let owned = new_in_folder(name, &path)?;
+        let fd = owned.as_raw_fd();
         let reserved = first_parts(bytes).into_iter().try_for_each(|part| reserve(fd, part));
         match (reserved, identity_of(fd)) {
             (Ok(()), Some((device, inode))) => {
@@ -200,7 +190,7 @@ impl RecordFile {
     /// Does something with the file, if it is still the one that was created.
     fn with_fd<R>(&self, work: impl FnOnce(libc::c_int) -> Option<R>) -> Option<R> {
         // SAFETY: a valid path.
-        let fd = unsafe { libc::open(self.path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        let fd = unsafe { libc::open(self.path.as_ptr(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC) };
         if fd < 0 {
             return None;
         }
@@ -209,6 +199,43 @@ impl RecordFile {
         // SAFETY: our own descriptor.
         unsafe { libc::close(fd) };
         answer
+    }
+}
+
+/// Makes the file, and its folder if it is the first. Whoever merges another launch takes an empty folder away.
+fn new_in_folder(name: &Path, path: &CStr) -> Result<OwnedFd, std::io::Error> {
+    let folder = name.parent().unwrap_or(Path::new("."));
+    let mut attempts = 0;
+    loop {
+        own_folder(folder)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: a valid path.
+        let fd = unsafe { libc::open(path.as_ptr(), flags, 0o644) };
+        if fd >= 0 {
+            // SAFETY: opened just now, for nobody else.
+            return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        let error = std::io::Error::last_os_error();
+        attempts += 1;
+        if error.raw_os_error() != Some(libc::ENOENT) || attempts == 3 {
+            return Err(error);
+        }
+    }
+}
+
+/// A folder that nobody else can put anything into: rank 0 reads what it finds there.
+fn own_folder(folder: &Path) -> Result<(), std::io::Error> {
+    use std::os::unix::fs::DirBuilderExt;
+    if let Some(above) = folder.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ if weir_profile::is_own_directory(folder) => Ok(()),
+        _ => {
+            let name = folder.file_name().unwrap_or_default().display();
+            Err(std::io::Error::other(format!("{name} is there and not a directory of this user's")))
+        }
     }
 }
 

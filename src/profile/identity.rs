@@ -14,6 +14,8 @@ pub(crate) struct Identity {
     pub(crate) host: String,
     pub(crate) application: String,
     pub(crate) job: String,
+    /// What tells this launch from others that have the same job's name.
+    pub(crate) launch: u64,
     pub(crate) mpi: String,
     /// `MPI_THREAD_SINGLE` (0) to `MPI_THREAD_MULTIPLE` (3), by its place in that order.
     pub(crate) thread_level: u64,
@@ -46,6 +48,7 @@ impl Identity {
             host: file_name_safe(&host()),
             application: application(),
             job: file_name_safe(&job(nprocs, rank, spawned)),
+            launch: launch_id(model == Model::World && size == 1),
             mpi: abi::library_version(),
             thread_level: u64::try_from(level).unwrap_or(0),
             spawned,
@@ -165,6 +168,19 @@ fn launch(nprocs: u64) -> String {
     }
     let (process, host) = if nprocs > 1 { (parent(), host()) } else { (std::process::id(), host()) };
     format!("{host}-{process}-{}", start_ticks_of(process).unwrap_or_default())
+}
+
+/// From names that the launcher gives and that all its processes have in common, on whichever node: what they do not
+/// have in common must not get in. 0 where there is none. Launchers use their names again, but not at the same time.
+fn launch_id(alone: bool) -> u64 {
+    let process = std::process::id();
+    let name = if alone {
+        Some(format!("{}-{process}-{}", host(), start_ticks_of(process).unwrap_or_default()))
+    } else {
+        let named = ["PMIX_NAMESPACE", "FLUX_JOB_ID", "PALS_APID"].iter().find_map(|name| variable(name));
+        named.or_else(hydra_launch)
+    };
+    name.map_or(0, |name| weir_profile::fnv1a(name.bytes()))
 }
 
 fn parent() -> u32 {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
+use weir_profile::job::Launch;
 use weir_profile::layout::Ended;
 
 static IDENTITY: RwLock<Option<Arc<Identity>>> = RwLock::new(None);
@@ -71,8 +72,9 @@ fn records() -> PathBuf {
 pub(crate) fn record_path() -> PathBuf {
     let identity = identity();
     let path = |generation| {
-        let name = format!("{}-{}-{}-{generation}.rec", identity.rank, identity.host, std::process::id());
-        records().join(name)
+        let (Identity { rank, host, .. }, process) = (&*identity, std::process::id());
+        let launch = weir_profile::job::launch_suffix(identity.launch);
+        records().join(format!("{rank}-{host}-{process}-{generation}{launch}.rec"))
     };
     let generation = lifecycle::GENERATION.load(Relaxed);
     // A program that has replaced itself by exec is the same process, and has left a record.
@@ -137,11 +139,23 @@ pub(crate) fn write() {
         }
         return;
     }
+    if !weir_profile::is_own_directory(&records()) {
+        // Others may have put there what they like: it is not looked at.
+        if HAS_FILE.load(Relaxed) {
+            let place = records();
+            let place = place.display();
+            config::say(&format!(
+                "no profile written: {place} is not a directory of this user's; see `weir report`"
+            ));
+        }
+        return;
+    }
     if !HAS_FILE.load(Relaxed) {
         // Made for a record that could not be; it goes if nobody else has one in it.
         _ = std::fs::remove_dir(records());
     }
-    match weir_profile::finish_job(&records(), &directory(), MERGE_LIMIT) {
+    let launch = Launch { id: Some(identity.launch), start_ns: lifecycle::armed_at().realtime_ns };
+    match weir_profile::finish_job(&records(), &directory(), launch, MERGE_LIMIT) {
         Ok(Some(path)) => config::say_verbose(|| format!("profile {}", path.display())),
         Ok(None) => {}
         // That there will be no profile was said before.

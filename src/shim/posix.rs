@@ -153,6 +153,9 @@ pub(super) fn done(
     let thread = Thread::current();
     if moved < 0 {
         data::count(thread, block, POSIX_ERRORS);
+        if thread.gate_ticks.get() > 0 {
+            data::activity(thread, data::began(thread, start_ticks), end_ticks);
+        }
     } else {
         let call = Call { op, start_ticks, end_ticks: end_ticks.max(start_ticks), bytes: moved as u64 };
         data::posix(thread, block, &call, if_given(offset));
@@ -192,6 +195,9 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
         // Over at once: when it really ends is not known before the program asks, which may be long after, and the
         // turn should not last until then.
         drop(gate::admit(thread, block, bytes));
+        if thread.gate_ticks.get() > 0 {
+            data::activity(thread, start_ticks, ticks());
+        }
     }
     shield((), || {
         let mut list = ASYNCHRONOUS.lock().unwrap_or_else(|e| e.into_inner());

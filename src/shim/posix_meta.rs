@@ -145,9 +145,9 @@ fd_calls! {
     lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t: false,
         counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
     fsync(fd: c_int) -> c_int: true,
-        counted(POSIX_FSYNCS), |thread, _, _, start, end| data::activity(thread, start, end);
+        counted(POSIX_FSYNCS), |thread, _, _, start, end| data::activity(thread, data::began(thread, start), end);
     fdatasync(fd: c_int) -> c_int: true,
-        counted(POSIX_FDSYNCS), |thread, _, _, start, end| data::activity(thread, start, end);
+        counted(POSIX_FDSYNCS), |thread, _, _, start, end| data::activity(thread, data::began(thread, start), end);
     ftruncate(fd: c_int, size: off_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
     ftruncate64(fd: c_int, size: off64_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
 }

@@ -58,6 +58,15 @@ pub(super) fn done(block: &'static Block, op: &'static Op, start_ticks: u64, byt
     }
 }
 
+/// One that was held back is no call like the one before it.
+fn done_behind_gate(block: &'static Block, op: &'static Op, start_ticks: u64, bytes: Option<u64>) {
+    if Thread::current().gate_ticks.get() > 0 {
+        note(block, op, start_ticks, ticks(), bytes.unwrap_or(0));
+    } else {
+        done(block, op, start_ticks, bytes);
+    }
+}
+
 /// The general way.
 #[cold]
 #[inline(never)]
@@ -108,7 +117,7 @@ macro_rules! data_calls {
                 // SAFETY: the program's own call.
                 let $result = unsafe { real($($arg),*) };
                 pass.charge($bytes.unwrap_or(0));
-                done(block, &OP, start, $bytes);
+                done_behind_gate(block, &OP, start, $bytes);
                 $result
             }
         }

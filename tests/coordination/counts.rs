@@ -15,6 +15,11 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("counts::current", |place| beside(place, |_| "mpi:./".into(), true)).only(SYSTEM),
         scenario("counts::many", many).only(SYSTEM),
         scenario("counts::marked", marked).only(SYSTEM),
+        scenario("counts::own_pwrite", |place| held(place, "pwrite")).only(SYSTEM),
+        scenario("counts::own_failed", |place| held(place, "fails")).only(SYSTEM),
+        scenario("counts::own_fsync", |place| held(place, "fsync")).only(SYSTEM),
+        scenario("counts::own_dprintf", |place| held(place, "dprintf")).only(SYSTEM),
+        scenario("counts::own_fwrite", |place| held(place, "fwrite")).only(SYSTEM),
     ]
 }
 
@@ -64,6 +69,35 @@ fn many(place: &Place) -> Verdict {
     ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
     let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
     profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
+}
+
+const HELD: Program = c("held", "tests/programs/held.c", &[]);
+
+/// The time that a call of the program's own was held back belongs to its phase, and is no part of its I/O.
+fn held(place: &Place, how: &str) -> Verdict {
+    let directory = Directory::new()?;
+    let released = directory.path().join("released");
+    let keeper =
+        Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released);
+    let keeping = keeper.start()?;
+    keeping.said_first("IN")?;
+    let program = [place.mpi.build(&HELD)?.into_os_string(), how.into()];
+    let job = Job::mpi(&place.name, &place.mpi, 1, program).preload([library()]);
+    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_GATE", "all");
+    let live = Live::start(&job, "held")?;
+    until("it waits", SOON, || in_state(&directory.status()?, "waiting").pop())?;
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::fs::write(&released, "")?;
+    keeper.ended_well(&keeping.end()?)?;
+    let ran = live.end()?;
+    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    let profile = profile::only(&ran, 1)?;
+    let phases = profile["phases"]["list"].as_array().into_iter().flatten();
+    let in_phases: f64 = phases.filter_map(|phase| phase["wait_s"].as_f64()).sum();
+    let at_gate = profile["coordination"]["wait_s"].as_f64().unwrap_or(0.0);
+    ensure(at_gate > 0.9 && in_phases > 0.9 * at_gate, || {
+        format!("{at_gate} s at the gate, {in_phases} s of them in phases: {}", profile["phases"])
+    })
 }
 
 const MARKS: Program = c("marks", "tests/programs/marks.c", &["-Iinclude"]);

@@ -1,15 +1,22 @@
 //! From a job's folder of records to its profile on disk.
 
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::fate::Observer;
+use crate::launches::{Starts, id_in_name};
 use crate::merge::Merger;
+
 use crate::profile::{Fate, Profile};
 use crate::record::{Head, Record};
+use crate::regular::open_regular;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+pub use crate::launches::{Launch, suffix as launch_suffix};
 
 /// Ends the name of every record.
 const RECORD_EXTENSION: &str = "rec";
@@ -26,20 +33,39 @@ pub const MAX_JOB_ID: usize = 96;
 const MAX_NAME: usize = 96;
 const MAX_JOB_NAME: usize = 128;
 
-/// Waits, no longer than `limit`, until the records in `dir` are finished; merges them and writes
+/// Waits, no longer than `limit`, until the records of a launch in `dir` are finished; merges them and writes
 /// `weir-<application>-<job>.json` to `out_dir`.
 ///
 /// A record is made at a rank's first I/O, and `MPI_Finalize` returns when all ranks have called it: a
 /// rank without a record has done no I/O. Merged records are removed. When a rank is still running they
-/// stay, so that `weir report` can merge them again later; so they do when merging takes another `limit`.
-/// `None` means that nothing was written: the job did no I/O, or there was no room for any record.
-pub fn finish_job(dir: &Path, out_dir: &Path, limit: Duration) -> Result<Option<PathBuf>, Error> {
-    let folder = Folder::settled(dir, &Observer::new(false), limit)?;
-    if folder.entries.is_empty() && !folder.lost.is_empty() {
-        remove(dir, &folder.lost);
+/// stay, so that `weir report` can merge them again later; so they do when merging takes another `limit`. Records of
+/// other launches under the same name are theirs, or `weir report`'s.
+/// `None` means that nothing was written: the job did no I/O, there was no room for any record, or somebody else has
+/// merged them.
+pub fn finish_job(
+    dir: &Path,
+    out_dir: &Path,
+    launch: Launch,
+    limit: Duration,
+) -> Result<Option<PathBuf>, Error> {
+    let settled = Folder::settled(dir, &Observer::new(false), limit, |id| id == launch.id);
+    if settled.is_err() && !dir.exists() {
         return Ok(None);
     }
-    let merged = folder.merge(dir, Some(Instant::now() + limit))?;
+    let seen = settled?.of(launch);
+    if seen.is_empty() {
+        let _ = fs::remove_dir(dir);
+        return Ok(None);
+    }
+    let Some(claim) = Claim::take(dir, limit)? else { return Ok(None) };
+    if !seen.is_all_there() {
+        return Ok(None);
+    }
+    if seen.entries.is_empty() {
+        remove(dir, &seen.lost, Rc::new(claim));
+        return Ok(None);
+    }
+    let merged = seen.merge(dir, &Rc::new(claim), Some(Instant::now() + limit))?;
     merged.write(out_dir)
 }
 
@@ -52,18 +78,36 @@ pub fn lost(record: &Path) -> PathBuf {
 /// How long ranks may outlive their launcher: some return when they have told the ranks to die.
 const DYING: Duration = Duration::from_secs(2);
 
-/// Merges whatever records a folder holds. `job_over` says that the launcher has ended, so that ranks
+/// Merges whatever records a folder holds; an empty one is taken away. `job_over` says that the launcher has ended, so that ranks
 /// which did not say how they ended, wherever they ran, were killed or soon will be.
-pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Merged, Error> {
+pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Leftovers, Error> {
     let limit = if job_over { DYING } else { Duration::ZERO };
-    Folder::settled(dir, &Observer::new(job_over), limit)?.merge(dir, None)
+    let Some(claim) = Claim::take(dir, DYING)?.map(Rc::new) else { return Ok(Leftovers(Vec::new())) };
+    let folder = Folder::settled(dir, &Observer::new(job_over), limit, |_| true)?;
+    if folder.is_empty() {
+        remove(dir, &[], claim);
+        return Ok(Leftovers(Vec::new()));
+    }
+    let mut merged = Vec::new();
+    let mut failed = None;
+    for (_, part) in folder.split() {
+        match part.merge(dir, &claim, None) {
+            Ok(launch) => merged.push(launch),
+            Err(error) => failed = Some(error),
+        }
+    }
+    let Some(last) = merged.last_mut() else { return failed.map_or(Ok(Leftovers(Vec::new())), Err) };
+    last.profile.notes.extend(failed.map(|error| error.to_string()));
+    Ok(Leftovers(merged))
 }
 
 /// Merges a single record, as a job of which nothing else is known.
 pub fn merge_record(path: &Path) -> Result<Profile, Error> {
+    // Whoever names a link means what it points to.
+    let path = &path.canonicalize().map_err(|error| Error::new(path, error))?;
     let mut folder = Folder::default();
     folder.entries.insert(path.to_path_buf(), Entry::read(path, &Observer::new(false)));
-    folder.merge(path, None).map(|merged| merged.profile)
+    folder.merge(path, &Rc::new(Claim::NONE), None).map(|merged| merged.profile)
 }
 
 /// A record and what its header says, or why it cannot be read.
@@ -72,7 +116,7 @@ struct Entry {
     fate: Fate,
 }
 
-/// The records of a job, by path.
+/// The records of a job or a launch of it, by path.
 #[derive(Default)]
 struct Folder {
     entries: BTreeMap<PathBuf, Entry>,
@@ -81,14 +125,19 @@ struct Folder {
 }
 
 impl Folder {
-    /// Looks until all ranks have ended, no longer than `limit`.
-    fn settled(dir: &Path, observer: &Observer, limit: Duration) -> Result<Folder, Error> {
+    /// Looks until all ranks of the launches that matter have ended, no longer than `limit`.
+    fn settled(
+        dir: &Path,
+        observer: &Observer,
+        limit: Duration,
+        matters: impl Fn(Option<u64>) -> bool,
+    ) -> Result<Folder, Error> {
         let deadline = Instant::now() + limit;
         let mut folder = Folder::default();
         let mut pause = Duration::from_micros(500);
         loop {
             folder.look(dir, observer)?;
-            if folder.is_settled() || Instant::now() >= deadline {
+            if folder.is_settled(&matters) || Instant::now() >= deadline {
                 return Ok(folder);
             }
             std::thread::sleep(pause.min(deadline.saturating_duration_since(Instant::now())));
@@ -110,8 +159,62 @@ impl Folder {
         Ok(())
     }
 
-    fn is_settled(&self) -> bool {
-        self.entries.values().all(|entry| entry.fate != Fate::Running)
+    fn is_settled(&self, matters: impl Fn(Option<u64>) -> bool) -> bool {
+        let runs =
+            |(path, entry): (&PathBuf, &Entry)| entry.fate == Fate::Running && matters(id_in_name(path));
+        !self.entries.iter().any(runs)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.lost.is_empty()
+    }
+
+    /// Whether nobody has merged and removed them meanwhile.
+    fn is_all_there(&self) -> bool {
+        self.entries.keys().chain(&self.lost).all(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// One for each launch, with when it began, in that order.
+    fn split(self) -> Vec<(Launch, Folder)> {
+        let mut by_id: BTreeMap<Option<u64>, Folder> = BTreeMap::new();
+        for (path, entry) in self.entries {
+            by_id.entry(id_in_name(&path)).or_default().entries.insert(path, entry);
+        }
+        for path in self.lost {
+            by_id.entry(id_in_name(&path)).or_default().lost.push(path);
+        }
+        let mut parts: Vec<(Launch, Folder)> = Vec::new();
+        for (id, folder) in by_id {
+            parts.extend(folder.split_by_time().map(|(start_ns, part)| (Launch { id, start_ns }, part)));
+        }
+        parts.sort_by_key(|(launch, _)| launch.start_ns);
+        parts
+    }
+
+    /// Launches with the same name, by when they began. What cannot be read is taken for the last one's.
+    fn split_by_time(self) -> impl Iterator<Item = (u64, Folder)> {
+        let heads: Vec<&Head> = self.entries.values().filter_map(|entry| entry.head.as_ref().ok()).collect();
+        let starts = Starts::of(&heads);
+        let places: Vec<Option<usize>> = self
+            .entries
+            .values()
+            .map(|entry| entry.head.as_ref().ok().map(|head| starts.place(head)))
+            .collect();
+        let moments = if starts.launches.is_empty() { vec![u64::MAX] } else { starts.launches };
+        let last = moments.len() - 1;
+        let mut parts: Vec<Folder> = moments.iter().map(|_| Folder::default()).collect();
+        for ((path, entry), place) in self.entries.into_iter().zip(places) {
+            parts[place.unwrap_or(last)].entries.insert(path, entry);
+        }
+        parts[last].lost = self.lost;
+        moments.into_iter().zip(parts)
+    }
+
+    /// The part of one launch.
+    fn of(self, launch: Launch) -> Folder {
+        let parts = self.split().into_iter().filter(|(other, _)| other.id == launch.id);
+        let nearest = parts.min_by_key(|(other, _)| other.start_ns.abs_diff(launch.start_ns));
+        nearest.map(|(_, part)| part).unwrap_or_default()
     }
 
     /// Records in order of rank, then of time.
@@ -124,7 +227,7 @@ impl Folder {
         records
     }
 
-    fn merge(&self, dir: &Path, deadline: Option<Instant>) -> Result<Merged, Error> {
+    fn merge(&self, dir: &Path, claim: &Rc<Claim>, deadline: Option<Instant>) -> Result<Merged, Error> {
         let records = self.in_order();
         let heads: Vec<Head> = records.iter().map(|(_, head, _)| (*head).clone()).collect();
         let Some(mut merger) = Merger::new(&heads) else {
@@ -140,6 +243,10 @@ impl Folder {
                 return Err(Error::new(dir, what));
             }
             match Record::read(path) {
+                // Where there are no locks, the others are not told apart by them.
+                Err(_) if !path.exists() => {
+                    return Err(Error::new(dir, "another process is merging these records"));
+                }
                 Ok(record) => {
                     merger.add(&record, fate);
                     merged.push(path.to_path_buf());
@@ -158,7 +265,8 @@ impl Folder {
         }
         merged.extend(self.lost.iter().cloned());
         let did_io = heads.iter().any(|head| head.blocks > 0);
-        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), records: merged })
+        let claim = claim.clone();
+        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), records: merged, claim })
     }
 }
 
@@ -180,6 +288,17 @@ pub struct Merged {
     pub did_io: bool,
     dir: PathBuf,
     records: Vec<PathBuf>,
+    claim: Rc<Claim>,
+}
+
+/// What a folder held: a merged job for each launch, in the order in which they began.
+pub struct Leftovers(pub Vec<Merged>);
+
+impl Leftovers {
+    /// Writes them all.
+    pub fn write(self, out_dir: &Path) -> Result<(), Error> {
+        self.0.into_iter().try_for_each(|merged| merged.write(out_dir).map(drop))
+    }
 }
 
 impl Merged {
@@ -193,17 +312,18 @@ impl Merged {
     pub fn write(self, out_dir: &Path) -> Result<Option<PathBuf>, Error> {
         let path = if self.did_io { Some(write_profile(&self.profile, out_dir)?) } else { None };
         if !self.is_live() {
-            remove(&self.dir, &self.records);
+            remove(&self.dir, &self.records, self.claim);
         }
         Ok(path)
     }
 }
 
 /// What could not be read stays (a newer Weir may read it), and so does the folder then.
-fn remove(dir: &Path, records: &[PathBuf]) {
+fn remove(dir: &Path, records: &[PathBuf], claim: Rc<Claim>) {
     for record in records {
         let _ = fs::remove_file(record);
     }
+    drop(claim);
     let _ = fs::remove_dir(dir);
 }
 
@@ -216,9 +336,8 @@ fn remove(dir: &Path, records: &[PathBuf]) {
 pub fn write_profile(profile: &Profile, out_dir: &Path) -> Result<PathBuf, Error> {
     let stem = profile_stem(profile);
     let json = serde_json::to_vec(profile).map_err(|error| Error::new(out_dir, error))?;
-    let temporary = out_dir.join(format!(".{stem}.json.{}", std::process::id()));
-    let written = fs::File::create(&temporary).and_then(|mut file| file.write_all(&json));
-    let path = written.map_err(|error| Error::new(&temporary, error)).and_then(|()| {
+    let (mut file, temporary) = new_file(&out_dir.join(format!(".{stem}.json.{}", std::process::id())))?;
+    let path = file.write_all(&json).map_err(|error| Error::new(&temporary, error)).and_then(|()| {
         (1u32..)
             .map(|number| if number == 1 { format!("{stem}.json") } else { format!("{stem}-{number}.json") })
             .map(|name| out_dir.join(name))
@@ -229,16 +348,40 @@ pub fn write_profile(profile: &Profile, out_dir: &Path) -> Result<PathBuf, Error
     path
 }
 
+/// How many names of files left behind by others a new one may have to go past.
+const MOST_NAMES_TAKEN: u32 = 100;
+
+/// A file that was not there before, under this name or one with a number behind it: one that somebody else has made
+/// may be a link to a file of the user's.
+fn new_file(path: &Path) -> Result<(fs::File, PathBuf), Error> {
+    let mut name = path.to_path_buf();
+    for number in 1.. {
+        match fs::File::create_new(&name) {
+            Ok(file) => return Ok((file, name)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_NAMES_TAKEN => {}
+            Err(error) => return Err(Error::new(&name, error)),
+        }
+        name = PathBuf::from(format!("{}.{number}", path.display()));
+    }
+    unreachable!("the last name is answered for");
+}
+
+/// Whether a file holds just this.
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let mut found = Vec::new();
+    let read = |file: fs::File| file.take(bytes.len() as u64 + 1).read_to_end(&mut found);
+    open_regular(path).and_then(read).is_ok_and(|_| found == bytes)
+}
+
 /// Gives the temporary file its name; `None` when another profile has it.
 fn claim(temporary: &Path, path: &Path, json: &[u8]) -> Result<Option<PathBuf>, Error> {
     match fs::hard_link(temporary, path) {
         Ok(()) => Ok(Some(path.to_path_buf())),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let same = fs::read(path).is_ok_and(|existing| existing == json);
-            Ok(same.then(|| path.to_path_buf()))
+            Ok(holds(path, json).then(|| path.to_path_buf()))
         }
         // A file system without links: look first, then rename.
-        Err(_) if path.exists() => Ok(None),
+        Err(_) if path.symlink_metadata().is_ok() => Ok(None),
         Err(_) => fs::rename(temporary, path)
             .map(|()| Some(path.to_path_buf()))
             .map_err(|error| Error::new(path, error)),
@@ -273,8 +416,10 @@ pub fn find(dir: &Path) -> Result<Found, Error> {
     if dir.canonicalize().is_ok_and(|dir| named(&dir, FOLDER_PREFIX, "")) {
         return Ok(Found { folders: vec![dir.to_path_buf()], profiles: Vec::new() });
     }
+    // Not a link to one: whose records that has, nobody knows.
+    let is_folder = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let folders =
-        paths.iter().filter(|path| named(path, FOLDER_PREFIX, "") && path.is_dir()).cloned().collect();
+        paths.iter().filter(|path| named(path, FOLDER_PREFIX, "") && is_folder(path)).cloned().collect();
     let profiles = paths.iter().filter(|path| named(path, PROFILE_PREFIX, ".json")).cloned().collect();
     Ok(Found { folders, profiles })
 }
@@ -292,7 +437,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension == wanted)
 }
 
-/// `<rank>-<host>-<pid>-<generation>.rec`
+/// `<rank>-<host>-<pid>-<generation>.<launch>.rec`
 fn rank_in_name(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.split('-').next()?.parse().ok()
 }

@@ -6,6 +6,7 @@
 
 pub mod bins;
 mod calls;
+mod claim;
 pub mod counters;
 mod error;
 mod exchange;
@@ -13,12 +14,14 @@ pub mod extents;
 mod fate;
 mod files;
 pub mod job;
+mod launches;
 pub mod layout;
 mod merge;
 mod network;
 pub mod phases;
 pub mod profile;
 pub mod record;
+mod regular;
 pub mod settings;
 mod spread;
 pub mod tally;
@@ -35,3 +38,4 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 pub use error::Error;
 pub use fate::{describe as describe_end, host};
 pub use job::finish_job;
+pub use regular::{is_own_directory, open_regular};

@@ -11,6 +11,7 @@ use crate::extents::{Access, Blocks, View};
 use crate::layout::{self, *};
 use crate::phases::Span;
 use crate::profile::Coordination;
+use crate::regular::open_regular;
 use crate::tally;
 use crate::words::{Words, load};
 use std::fs::File;
@@ -194,7 +195,7 @@ impl Head {
 /// Opens a record and reads its header.
 fn open(path: &Path) -> Result<(File, Head), Error> {
     let failed = |error: std::io::Error| Error::new(path, error);
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_regular(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let words = Words::copy(&mut file, LANE_OFFSET).map_err(failed)?;
     let head = Head::parse(&words, length).map_err(|what| Error::new(path, what))?;

@@ -9,10 +9,13 @@ use std::mem::offset_of;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::finish_job;
-use weir_profile::job::merge_folder;
+use weir_profile::job::{Launch, merge_folder};
 use weir_profile::layout::*;
 use weir_profile::profile::Fate;
 use weir_profile::record::Record;
+
+/// The launch of records whose names say none.
+const UNNAMED: Launch = Launch { id: None, start_ns: 0 };
 
 fn sound() -> Builder {
     let mut record = Builder::new(0, 1);
@@ -64,16 +67,16 @@ fn a_lane_that_is_not_in_use_is_not_looked_at() {
 fn a_record_of_a_newer_layout_names_the_file() {
     let scratch = Scratch::new("newer");
     sound().set(0, MAGIC + (1 << 56)).write(&scratch.job());
-    let error = finish_job(&scratch.job(), &scratch.0, Duration::ZERO).unwrap_err();
+    let error = finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::ZERO).unwrap_err();
     assert!(error.path.ends_with(format!("0-{}-1073741824-0.rec", records::this_host())));
     assert_eq!(error.what, "record of layout version 4; this Weir reads version 3");
 }
 
 #[test]
-fn an_empty_folder_is_named() {
+fn an_empty_folder_is_taken_away() {
     let scratch = Scratch::new("empty");
-    let error = finish_job(&scratch.job(), &scratch.0, Duration::ZERO).unwrap_err();
-    assert_eq!(error.to_string(), format!("{}: holds no records", scratch.job().display()));
+    assert!(merge_folder(&scratch.job(), false).unwrap().0.is_empty());
+    assert!(!scratch.0.join(".weir-4711").exists());
 }
 
 /// A clock that was read once only, or ran backwards, or a job of no length, divides by nothing.
@@ -88,7 +91,7 @@ fn clocks_that_cannot_be_right() {
                 .set(offset_of!(Header, clock_last.monotonic_ns), last_ns)
                 .set(offset_of!(Header, end_ticks), 0);
             record.write(&scratch.job());
-            let profile = merge_folder(&scratch.job(), false).unwrap().profile;
+            let profile = merge_folder(&scratch.job(), false).unwrap().0.remove(0).profile;
             assert!(profile.phases.io_ratio.is_finite() && profile.job.duration_s.is_finite());
             assert_eq!(profile.series.bytes_written.iter().sum::<u64>(), 100);
         }
@@ -101,7 +104,7 @@ fn merge_beside_a_sound_one(name: &str, bytes: &[u8]) {
     let mut beside = sound();
     beside.set(offset_of!(Header, nprocs), 2).set(offset_of!(Header, rank), 1).write(&scratch.job());
     fs::write(scratch.job().join("0-host-1-0.rec"), bytes).unwrap();
-    let merged = merge_folder(&scratch.job(), false).unwrap();
+    let merged = merge_folder(&scratch.job(), false).unwrap().0.remove(0);
     let profile = &merged.profile;
     assert!(profile.modules["MPIIO"].counters["MPIIO_INDEP_WRITES"].as_u64() >= 1, "the sound one counts");
     let damaged = profile.ranks.iter().any(|rank| rank.ended == Fate::Damaged);

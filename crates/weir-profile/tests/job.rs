@@ -2,14 +2,14 @@
 
 mod records;
 
-use records::{Builder, Scratch, duration, ticks};
+use records::{Builder, START_NS, Scratch, duration, ticks};
 use std::fs;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio, posix};
-use weir_profile::job::{find, merge_folder};
+use weir_profile::job::{Launch, Merged, find};
 use weir_profile::layout::{Ended, Header, MAGIC};
 use weir_profile::profile::{Fate, Profile, Value};
 use weir_profile::tally::POSIX_BY_APP;
@@ -43,8 +43,19 @@ fn forbid_other_keys(schema: &mut serde_json::Value) {
     }
 }
 
+/// The launch of records whose names say none.
+const UNNAMED: Launch = Launch { id: None, start_ns: START_NS };
+
+/// A folder with one launch.
+fn merge_folder(dir: &Path, job_over: bool) -> Result<Merged, Error> {
+    let mut merged = weir_profile::job::merge_folder(dir, job_over)?.0;
+    assert_eq!(merged.len(), 1);
+    Ok(merged.remove(0))
+}
+
 fn finish(scratch: &Scratch) -> Result<Profile, Error> {
-    let path = finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200))?.expect("a profile");
+    let path =
+        finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::from_millis(200))?.expect("a profile");
     Ok(load(&path))
 }
 
@@ -236,6 +247,7 @@ fn every_end_has_its_name() {
     );
     assert!(merged.is_live(), "the rank on the other host may be alive");
 
+    drop(merged);
     let over = merge_folder(&scratch.job(), true).unwrap();
     assert_eq!(over.profile.ranks[5].ended, Killed, "its launcher has ended");
     over.write(&scratch.0).unwrap().unwrap();
@@ -273,14 +285,14 @@ fn a_fault_of_one_rank_is_the_cause_when_the_launcher_kills_the_rest() {
         let (ended, code) = if rank == 2 { (Ended::Signalled, 11) } else { (Ended::Running, 0) };
         checkpointing(rank, 4).ended(ended, code, 9.0).write(&scratch.job());
     }
-    let merged = merge_folder(&scratch.job(), false).unwrap();
-    assert_eq!(merged.profile.job.ended, "signalled: rank 2, SIGSEGV");
+    let profile = merge_folder(&scratch.job(), false).unwrap().profile;
+    assert_eq!(profile.job.ended, "signalled: rank 2, SIGSEGV");
     checkpointing(2, 4).ended(Ended::Exited, 3, 9.0).write(&scratch.job());
-    let merged = merge_folder(&scratch.job(), false).unwrap();
-    assert_eq!(merged.profile.job.ended, "exited: rank 2, code 3");
+    let profile = merge_folder(&scratch.job(), false).unwrap().profile;
+    assert_eq!(profile.job.ended, "exited: rank 2, code 3");
     checkpointing(2, 4).ended(Ended::Running, 0, 9.0).write(&scratch.job());
-    let merged = merge_folder(&scratch.job(), false).unwrap();
-    assert_eq!(merged.profile.job.ended, "killed: 4 of 4 ranks");
+    let profile = merge_folder(&scratch.job(), false).unwrap().profile;
+    assert_eq!(profile.job.ended, "killed: 4 of 4 ranks");
 }
 
 #[test]
@@ -344,7 +356,7 @@ fn a_job_without_io_writes_nothing() {
     for rank in 0..2 {
         Builder::new(rank, 2).write(&scratch.job());
     }
-    assert_eq!(finish_job(&scratch.job(), &scratch.0, Duration::from_millis(200)), Ok(None));
+    assert_eq!(finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::from_millis(200)), Ok(None));
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
 }
 
@@ -361,7 +373,7 @@ fn files_that_merely_look_like_records_are_left_alone() {
 fn a_rank_without_io_is_not_waited_for() {
     let scratch = Scratch::new("one-writer");
     checkpointing(0, 64).write(&scratch.job());
-    let path = finish_job(&scratch.job(), &scratch.0, Duration::from_secs(3600)).unwrap().unwrap();
+    let path = finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::from_secs(3600)).unwrap().unwrap();
     let profile = load(&path);
     check_schema(&profile);
     assert_eq!(profile.job.ended, "finalized");
@@ -390,7 +402,7 @@ fn an_unwritable_directory_is_named_and_the_records_stay() {
     let scratch = Scratch::new("unwritable");
     let record = checkpointing(0, 1).write(&scratch.job());
     let nowhere = scratch.0.join("nowhere");
-    let error = finish_job(&scratch.job(), &nowhere, Duration::from_millis(200)).unwrap_err();
+    let error = finish_job(&scratch.job(), &nowhere, UNNAMED, Duration::from_millis(200)).unwrap_err();
     assert!(error.to_string().contains("nowhere"), "{error}");
     assert!(record.exists());
 }
@@ -441,7 +453,7 @@ fn a_thousand_ranks_with_many_files_stay_bounded() {
         }
         record.write(&scratch.job());
     }
-    let path = finish_job(&scratch.job(), &scratch.0, Duration::from_secs(600)).unwrap().unwrap();
+    let path = finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::from_secs(600)).unwrap().unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 4 << 20, "a profile of a few megabytes at most");
     let profile = load(&path);
     check_schema(&profile);
@@ -487,7 +499,7 @@ fn no_room_for_any_record_leaves_nothing() {
     let folder = scratch.job();
     fs::write(folder.join("0-node-1-1.lost"), "").unwrap();
     assert!(merge_folder(&folder, true).is_err_and(|error| error.to_string().contains("no room")));
-    let written = finish_job(&folder, &scratch.0, Duration::from_millis(200)).unwrap();
+    let written = finish_job(&folder, &scratch.0, UNNAMED, Duration::from_millis(200)).unwrap();
     assert_eq!(written, None);
     assert!(!folder.exists());
 }

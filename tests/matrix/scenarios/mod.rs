@@ -5,6 +5,7 @@ mod endings;
 mod examples;
 mod hardships;
 mod input;
+mod launches;
 mod nodes;
 mod programs;
 mod silence;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         endings::list(),
         input::list(),
         hardships::list(),
+        launches::list(),
         examples::list(),
         nodes::list(),
     ]

@@ -65,14 +65,24 @@ impl View<'_> {
                 .map(|class| self.count(&format!("MPIIO_SIZE_{direction}_AGG_{class}")))
                 .sum()
         };
+        // Sizes are counted of all kinds of calls together: of the small ones, as many may be of other kinds as there are.
+        let others = |direction: &str| -> u64 {
+            ["COLL", "SPLIT", "NB"].iter().map(|kind| self.count(&format!("MPIIO_{kind}_{direction}S"))).sum()
+        };
         let worst = [("READ", "reads"), ("WRITE", "writes")].into_iter().find_map(|(direction, noun)| {
             let independent = self.count(&format!("MPIIO_INDEP_{direction}S"));
-            let small = small(direction).min(independent);
-            (independent >= MANY_CALLS && 2 * small >= independent).then_some((noun, small, independent))
+            let small = small(direction).saturating_sub(others(direction)).min(independent);
+            let at_least = if others(direction) > 0 && small < independent { "at least " } else { "" };
+            (independent >= MANY_CALLS && 2 * small >= independent).then_some((
+                noun,
+                at_least,
+                small,
+                independent,
+            ))
         })?;
-        let (noun, small, independent) = worst;
+        let (noun, at_least, small, independent) = worst;
         Some(format!(
-            "{small} of {independent} independent MPI-IO {noun} are of 10 KiB or less: collective calls or larger buffers"
+            "{at_least}{small} of {independent} independent MPI-IO {noun} are of 10 KiB or less: collective calls or larger buffers"
         ))
     }
 

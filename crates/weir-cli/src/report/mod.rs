@@ -53,7 +53,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// The report on one path, in full.
 fn report(path: &Path, as_json: bool) -> Result<String, String> {
     let metadata = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let (list, profile) = if metadata.is_dir() { newest_in(path)? } else { (String::new(), load(path)?) };
+    let (list, profile) =
+        if metadata.is_dir() { newest_in(path)? } else { (String::new(), load_named(path)?) };
     if as_json {
         let json = serde_json::to_string_pretty(&profile).map_err(|error| error.to_string())?;
         return Ok(escaped(&json) + "\n");
@@ -78,11 +79,20 @@ pub(crate) fn dress(terminal: bool) -> Dress {
 /// No profile is larger; what is, or has no end, is refused before it fills the memory.
 const MAX_PROFILE_BYTES: u64 = 256 << 20;
 
-/// A profile or a single record.
+/// What the user names: a pipe is waited for.
+fn load_named(path: &Path) -> Result<Profile, String> {
+    read_in(path, fs::File::open(path))
+}
+
+/// A profile or a single record that was found in a directory, where anybody may have put it.
 pub(crate) fn load(path: &Path) -> Result<Profile, String> {
+    read_in(path, weir_profile::open_regular(path))
+}
+
+fn read_in(path: &Path, file: std::io::Result<fs::File>) -> Result<Profile, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(failed)?;
+    let file = file.map_err(failed)?;
     let length = file.take(MAX_PROFILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if length as u64 > MAX_PROFILE_BYTES {
         return Err(format!("{}: larger than any profile ({} MiB)", path.display(), MAX_PROFILE_BYTES >> 20));
@@ -135,12 +145,14 @@ fn newest_in(dir: &Path) -> Result<(String, Profile), String> {
     let mut jobs: Vec<(String, Profile)> = Vec::new();
     for folder in &found.folders {
         match job::merge_folder(folder, false) {
-            Ok(merged) => jobs.extend(settle(folder, merged)),
+            Ok(merged) => jobs.extend(merged.0.into_iter().filter_map(|launch| settle(folder, launch))),
             Err(error) => output::say(error),
         }
     }
+    // Again: a job may have written its own meanwhile. A job's own folder is gone when it is merged.
+    let profiles = job::find(dir).map(|found| found.profiles).unwrap_or_default();
     let written: Vec<String> = jobs.iter().map(|(name, _)| name.clone()).collect();
-    for path in found.profiles.iter().filter(|path| !written.contains(&file_name(path))) {
+    for path in profiles.iter().filter(|path| !written.contains(&file_name(path))) {
         match load(path) {
             Ok(profile) => jobs.push((file_name(path), profile)),
             Err(error) => output::say(error),
