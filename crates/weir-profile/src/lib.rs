@@ -14,6 +14,7 @@ mod fate;
 mod files;
 pub mod job;
 pub mod layout;
+mod marked;
 mod merge;
 mod network;
 pub mod phases;

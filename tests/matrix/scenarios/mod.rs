@@ -6,6 +6,7 @@ mod examples;
 mod hardships;
 mod input;
 mod nodes;
+mod phases;
 mod programs;
 mod silence;
 mod tools;
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         hardships::list(),
         examples::list(),
         nodes::list(),
+        phases::list(),
     ]
     .into_iter()
     .flatten()
