@@ -77,7 +77,8 @@ contains
     weir_active = plain('weir_active') == 1
   end function
 
-  ! An I/O phase begins; all I/O of this process up to weir_phase_end belongs to it.
+  ! An I/O phase begins; all I/O of this process up to weir_phase_end belongs to it. Marks do not nest: another
+  ! weir_phase_begin before that ends the phase and begins the next.
   subroutine weir_phase_begin(name)
     character(len=*), intent(in), optional :: name
     integer :: ignored

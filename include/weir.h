@@ -31,7 +31,8 @@ int weir_active(void);
 
 /*
  Says that an I/O phase begins. All I/O of this process up to weir_phase_end() belongs to it,
- whatever pauses there are. `name` stands in the profile, the last 48 bytes of it and up to 31 different
+ whatever pauses there are. Marks do not nest: another weir_phase_begin() before that ends the phase and begins the
+ next, and one weir_phase_end() ends that; what follows is in neither. `name` stands in the profile, the last 48 bytes of it and up to 31 different
  ones; it may be NULL. Returns 0, or -1 when nothing is being measured.
  */
 int weir_phase_begin(const char *name);

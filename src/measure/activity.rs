@@ -4,17 +4,17 @@
 //! of them changes. Other threads add to the burst and the bin themselves.
 
 use super::lane::{Access, Own, Shared, words};
-use super::record;
+use super::{record, sums};
 use crate::clock::{self, Moment};
-use crate::lifecycle;
 use crate::shim::caller;
+use crate::{config, lifecycle};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::layout::*;
 use weir_profile::tally;
 
-/// Pauses up to this long never end a burst; it doubles when there are more bursts than places.
-const FIRST_GAP_NS: f64 = 1e6;
+/// Pauses up to this long never end a burst, unless `WEIR_PHASE_GAP` says what does.
+const GAP_NS: u64 = 1_000_000;
 /// A bin of the series covers about this long at first.
 const FIRST_BIN_NS: f64 = 1e6;
 /// No pause ends a marked phase. Far from where adding a moment to it would overflow.
@@ -23,7 +23,8 @@ const NO_GAP_TICKS: u64 = 1 << 62;
 /// A fresh lane. How fast the clock ticks is known roughly; that is good enough for both.
 pub(super) fn begin(lane: &Lane) {
     let ticks_per_ns = lifecycle::armed_at().ticks_per_ns(Moment::now());
-    let gap = (FIRST_GAP_NS * ticks_per_ns) as u64;
+    let gap_ns = Some(config::get(|c| c.phase_gap_ns)).filter(|gap_ns| *gap_ns > 0).unwrap_or(GAP_NS);
+    let gap = ((gap_ns as f64 * ticks_per_ns) as u64).min(NO_GAP_TICKS - 1);
     lane.bursts.gap_ticks.store(gap, Relaxed);
     lane.bursts.active_gap_ticks.store(gap, Relaxed);
     let bin = (FIRST_BIN_NS * ticks_per_ns) as u64;
@@ -135,56 +136,26 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    const NONE: Mark = Mark { number: 0, name: 0 };
+    pub(super) const NONE: Mark = Mark { number: 0, name: 0 };
 }
 
 /// Opens the next burst; makes room if there is none.
-fn open(lane: &Lane, start: u64, mark: Mark) {
+pub(super) fn open(lane: &Lane, start: u64, mark: Mark) {
     let bursts = &lane.bursts;
     if bursts.count.load(Relaxed) as usize >= BURSTS {
-        join(bursts);
+        sums::make_room(bursts);
     }
     let count = bursts.count.load(Relaxed) as usize;
     // Bytes that another thread added late to what was here before are kept: nothing is lost.
     let burst = &bursts.list[count.min(BURSTS - 1)];
     burst.start_ticks.store(start, Relaxed);
     burst.end_ticks.store(start, Relaxed);
-    burst.marked.store(mark.number, Relaxed);
+    burst.more.store(0, Relaxed);
+    burst.pause_ticks.store(0, Relaxed);
     burst.name.store(mark.name, Relaxed);
+    burst.marked.store(mark.number, Relaxed);
     bursts.count.store(count as u64 + 1, Relaxed);
     record::with_header(|header| Moment::now().store(&header.clock_last));
-}
-
-/// The list is full: the pause that separates bursts doubles until half of the places are free.
-fn join(bursts: &Bursts) {
-    let mut gap = bursts.gap_ticks.load(Relaxed).max(1);
-    let mut count = BURSTS;
-    while count > BURSTS / 2 {
-        gap = gap.saturating_mul(2);
-        let mut last = 0;
-        for next in 1..count {
-            if !joins(&bursts.list[last], &bursts.list[next], gap) {
-                last += 1;
-                bursts.list[last].move_times(&bursts.list[next]);
-            } else {
-                bursts.list[last].end_ticks.store(bursts.list[next].end_ticks.load(Relaxed), Relaxed);
-            }
-            if last != next {
-                bursts.list[last].take_amounts(&bursts.list[next]);
-            }
-        }
-        record::with_header(|h| _ = h.dropped.bursts.fetch_add((count - last - 1) as u64, Relaxed));
-        count = last + 1;
-    }
-    bursts.gap_ticks.store(gap, Relaxed);
-    bursts.active_gap_ticks.fetch_max(gap, Relaxed);
-    bursts.count.store(count as u64, Relaxed);
-}
-
-/// Whether two bursts become one: those of different marked phases only when nothing else is left.
-fn joins(a: &Burst, b: &Burst, gap: u64) -> bool {
-    let pause = b.start_ticks.load(Relaxed).saturating_sub(a.end_ticks.load(Relaxed));
-    gap == u64::MAX || (pause <= gap && a.marked.load(Relaxed) == b.marked.load(Relaxed))
 }
 
 /// Gives the bytes of a call to the bins it covers, as much to each as it covers of it. Returns the bin

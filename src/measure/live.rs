@@ -19,7 +19,8 @@ fn view() -> Option<View> {
     let first = crate::lifecycle::armed_at();
     let now = Moment::now();
     let per_tick = 1.0 / first.ticks_per_ns(now);
-    let ns = |ticks: u64| (ticks.saturating_sub(first.ticks) as f64 * per_tick) as u64;
+    let duration_ns = |ticks: u64| (ticks as f64 * per_tick) as u64;
+    let moment_ns = |ticks: u64| duration_ns(ticks.saturating_sub(first.ticks));
     let mut bursts: Vec<Span> = Vec::new();
     let mut marked: Vec<Span> = Vec::new();
     let mut floor_ns = 0;
@@ -29,10 +30,12 @@ fn view() -> Option<View> {
         }
         let list = &lane.bursts;
         let count = (list.count.load(Relaxed) as usize).min(list.list.len());
-        let spans: Vec<Span> = list.list[..count].iter().map(|burst| span(burst, ns)).collect();
+        let used = || list.list[..count].iter().filter(|burst| burst.is_used());
+        let spans: Vec<Span> = used().map(|burst| burst.span(moment_ns, duration_ns)).collect();
         bursts = phases::unite(&bursts, &spans);
-        marked.extend(list.list[..count].iter().filter(|b| b.marked.load(Relaxed) != 0).map(|b| span(b, ns)));
-        floor_ns = floor_ns.max((list.gap_ticks.load(Relaxed) as f64 * per_tick) as u64);
+        let is_marked = |burst: &&Burst| burst.marked.load(Relaxed) != 0;
+        marked.extend(used().filter(is_marked).map(|burst| burst.span(moment_ns, duration_ns)));
+        floor_ns = floor_ns.max(duration_ns(list.gap_ticks.load(Relaxed)));
     }
     let run_ns = now.monotonic_ns.saturating_sub(header.clock_first.monotonic_ns.load(Relaxed));
     if !marked.is_empty() {
@@ -44,18 +47,6 @@ fn view() -> Option<View> {
         set => set,
     };
     Some(View { phases: phases::join(&bursts, gap_ns), run_ns })
-}
-
-fn span(burst: &Burst, ns: impl Fn(u64) -> u64) -> Span {
-    let start = burst.start_ticks.load(Relaxed);
-    Span {
-        start_ns: ns(start),
-        end_ns: ns(burst.end_ticks.load(Relaxed)),
-        bytes_read: burst.bytes_read.load(Relaxed),
-        bytes_written: burst.bytes_written.load(Relaxed),
-        wait_ns: ns(start + burst.wait_ticks.load(Relaxed)) - ns(start),
-        calls: burst.calls.load(Relaxed),
-    }
 }
 
 /// `w_iter` so far; `None` before the second phase.

@@ -10,6 +10,7 @@ pub(crate) mod live;
 pub(crate) mod pending;
 mod record;
 pub(crate) mod steady;
+mod sums;
 
 pub(crate) use record::{ensure, header, open_shared_lane, save, with_header};
 

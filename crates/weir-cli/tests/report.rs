@@ -120,6 +120,20 @@ fn pipes_in_a_directory_are_not_waited_for() {
     assert!(stderr(&output).contains("weir-other-1.json: not a regular file"), "{}", stderr(&output));
 }
 
+/// Two marked phases that overlap, three seconds together, and I/O outside of them.
+#[test]
+fn the_speed_in_io_is_that_of_the_phases() {
+    let scratch = Scratch::new("report-speed");
+    let mut record = Builder::new(0, 1);
+    let file = record.file("/data/out");
+    record.counters(file, Module::Mpiio, 0, &[(mpiio::MPIIO_BYTES_WRITTEN, 100 << 20)]);
+    record.burst(0, 1.0, 3.0, 2 << 20, 0.0, 1).named(0, "checkpoint");
+    record.burst(1, 2.0, 4.0, 4 << 20, 0.0, 2).burst(0, 6.0, 7.0, 94 << 20, 0.0, 0);
+    record.write(&scratch.job());
+    let text = stdout(&report(&[], &scratch.0));
+    assert!(text.contains("100 MiB written, 0 B read, 2.00 MiB/s while in I/O\n"), "{text}");
+}
+
 #[test]
 fn several_paths_are_reported_one_after_the_other() {
     let (first, second) = (Scratch::new("report-several-1"), Scratch::new("report-several-2"));
@@ -270,8 +284,8 @@ fn what_is_not_a_profile_is_named() {
             br#"{"weir":{"version":"1","schema":1}}"#,
             "part.json: not a complete profile: missing field",
         ),
-        ("short.rec", b"WEIRREC\x03", "short.rec: truncated record"),
-        ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 3"),
+        ("short.rec", b"WEIRREC\x04", "short.rec: truncated record"),
+        ("newer.rec", b"WEIRREC\x05", "newer.rec: record of layout version 5; this Weir reads version 4"),
     ];
     for (name, bytes, expected) in cases {
         let path = scratch.0.join(name);

@@ -17,13 +17,15 @@
 
 use crate::bins::BINS;
 use crate::extents::{BLOCKS_WORDS, ROWS, VIEW_WORDS};
+use crate::phases::Span;
+use crate::words::load;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A word of the record.
 pub type Cell = AtomicU64;
 
 /// First word of every record: `WEIRREC` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x04");
 
 /// Text of up to `8 * N` bytes, zero-padded; what does not fit is cut off at the front (the end of
 /// a path says more than its beginning).
@@ -71,7 +73,8 @@ pub enum Abi {
 pub struct Dropped {
     /// Files beyond the limit: their counts are in the block of file 0, "other files".
     pub files: Cell,
-    /// Bursts that were joined with their neighbour to make room, and attempts to make room for threads that failed.
+    /// Bursts that were joined with others, or of which only sums are kept, to make room; and attempts to make room
+    /// for threads that failed.
     pub bursts: Cell,
     /// Collective calls that are in the sums but not in the list.
     pub collectives: Cell,
@@ -190,7 +193,7 @@ pub struct Series {
     pub bytes_written: [Cell; SERIES_BINS],
 }
 
-pub const BURSTS: usize = 512;
+pub const BURSTS: usize = 400;
 
 /// A run of I/O calls of this process without a gap longer than `gap_ticks`.
 #[repr(C)]
@@ -206,12 +209,16 @@ pub struct Burst {
     pub marked: Cell,
     /// Its name's place in `Header::phase_names`, counted from 1; 0 for none.
     pub name: Cell,
+    /// How many more phases it stands for: of early ones only sums are kept when the list is full.
+    pub more: Cell,
+    /// Of the time from start to end, the pauses between those.
+    pub pause_ticks: Cell,
 }
 
 /// In the owner's lane the last burst of the list ends at `deadline_ticks - active_gap_ticks`.
 #[repr(C)]
 pub struct Bursts {
-    /// Pauses up to this long do not end a burst; it grows when the list is full.
+    /// Pauses up to this long do not end a burst.
     pub gap_ticks: Cell,
     /// The same, but without bound within a marked phase.
     pub active_gap_ticks: Cell,
@@ -402,20 +409,47 @@ impl Series {
 }
 
 impl Burst {
-    /// Becomes the burst that `other` is, but for its amounts.
-    pub fn move_times(&self, other: &Burst) {
-        for (to, from) in [
-            (&self.start_ticks, &other.start_ticks),
-            (&self.end_ticks, &other.end_ticks),
-            (&self.marked, &other.marked),
-            (&self.name, &other.name),
-        ] {
-            to.store(from.load(Relaxed), Relaxed);
+    /// Whether there is anything in it: making room leaves places behind that are empty.
+    pub fn is_used(&self) -> bool {
+        load(&self.calls) != 0 || load(&self.marked) != 0
+    }
+
+    /// Its span, given how ticks become nanoseconds.
+    pub fn span(&self, moment_ns: impl Fn(u64) -> u64, duration_ns: impl Fn(u64) -> u64) -> Span {
+        let start_ns = moment_ns(load(&self.start_ticks));
+        let end_ns = moment_ns(load(&self.end_ticks)).max(start_ns);
+        let pause_ns = duration_ns(load(&self.pause_ticks)).min(end_ns - start_ns);
+        Span {
+            start_ns,
+            end_ns,
+            bytes_read: load(&self.bytes_read),
+            bytes_written: load(&self.bytes_written),
+            wait_ns: duration_ns(load(&self.wait_ticks)).min(end_ns - start_ns - pause_ns),
+            calls: load(&self.calls),
+            more: load(&self.more),
+            pause_ns,
         }
     }
 
-    /// Takes over the amounts of another burst.
+    /// Becomes the burst that `other` is, which is empty afterwards.
+    pub fn take_place_of(&self, other: &Burst) {
+        for (to, from) in [
+            (&self.start_ticks, &other.start_ticks),
+            (&self.end_ticks, &other.end_ticks),
+            (&self.name, &other.name),
+            (&self.more, &other.more),
+            (&self.pause_ticks, &other.pause_ticks),
+            (&self.marked, &other.marked),
+        ] {
+            to.store(load(from), Relaxed);
+        }
+        self.take_amounts(other);
+    }
+
+    /// Takes over the amounts of another burst, which is empty afterwards. What another thread adds to that
+    /// meanwhile stays there and is not lost.
     pub fn take_amounts(&self, other: &Burst) {
+        other.marked.store(0, Relaxed);
         for (to, from) in [
             (&self.bytes_read, &other.bytes_read),
             (&self.bytes_written, &other.bytes_written),

@@ -16,6 +16,7 @@ mod files;
 pub mod job;
 mod launches;
 pub mod layout;
+mod marked;
 mod merge;
 mod network;
 pub mod phases;

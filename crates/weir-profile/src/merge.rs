@@ -7,6 +7,7 @@ use crate::exchange::{Exchanges, Source};
 use crate::fate::{job_ended, signal_name};
 use crate::files::Files;
 use crate::layout::Abi;
+use crate::marked::{Marked, share_out};
 use crate::phases::{self, Span};
 use crate::profile::*;
 use crate::record::{Head, Record};
@@ -83,9 +84,7 @@ pub(crate) struct Merger {
     timeline: Timeline,
     bursts: Vec<Span>,
     burst_gap_ns: u64,
-    marked: BTreeMap<u64, Span>,
-    /// Of those marked phases that have one.
-    names: BTreeMap<u64, String>,
+    marked: Marked,
     ranks: Vec<RankSoFar>,
     dropped: Dropped,
     coordination: Coordination,
@@ -106,8 +105,7 @@ impl Merger {
             timeline: Timeline::new(frame.start_ns, frame.end_ns),
             bursts: Vec::new(),
             burst_gap_ns: 0,
-            marked: BTreeMap::new(),
-            names: BTreeMap::new(),
+            marked: Marked::default(),
             ranks: Vec::new(),
             dropped: Dropped::default(),
             coordination: Coordination::default(),
@@ -205,33 +203,38 @@ impl Merger {
         for lane in record.lanes() {
             self.burst_gap_ns = self.burst_gap_ns.max(record.burst_gap_ns(lane));
             let mut of_lane = Vec::new();
+            let mut marked: BTreeMap<Option<String>, Vec<Span>> = BTreeMap::new();
             for burst in record.bursts(lane) {
-                if burst.marked == 0 {
-                    of_lane.push(burst.span);
-                } else if self.add_marked(burst.marked, burst.span)
-                    && let Some(name) = record.phase_name(burst.name)
-                {
-                    self.names.entry(burst.marked).or_insert(name);
+                match burst.marked {
+                    0 => of_lane.push(burst.span),
+                    _ => marked.entry(record.phase_name(burst.name)).or_default().push(burst.span),
                 }
             }
+            let summed = marked.into_iter().map(|(name, spans)| self.marked.add(name, spans));
+            self.dropped.bursts = summed.fold(self.dropped.bursts, u64::saturating_add);
             of_lane.sort_by_key(|span| span.start_ns);
             of_rank = phases::unite(&of_rank, &of_lane);
         }
         self.bursts = phases::unite(&self.bursts, &of_rank);
-        self.dropped.bursts = self.dropped.bursts.saturating_add(phases::thin(&mut self.bursts, KEPT_BURSTS));
+        self.keep_bursts_few();
     }
 
-    /// Ranks mark the same phase with the same number. Whether there was room for it.
-    fn add_marked(&mut self, number: u64, span: Span) -> bool {
-        if self.marked.len() >= KEPT_BURSTS && !self.marked.contains_key(&number) {
-            self.dropped.phases += 1;
-            return false;
+    /// Too many bursts become phases; of too many phases only sums are kept.
+    fn keep_bursts_few(&mut self) {
+        let before = self.bursts.len();
+        if before > KEPT_BURSTS {
+            self.bursts = phases::join(&self.bursts, self.gap_ns());
+            phases::thin(&mut self.bursts, KEPT_BURSTS);
         }
-        let phase =
-            self.marked.entry(number).or_insert(Span { bytes_read: 0, bytes_written: 0, calls: 0, ..span });
-        phase.cover(&span);
-        phase.wait_ns = phase.wait_ns.max(span.wait_ns);
-        true
+        self.dropped.bursts = self.dropped.bursts.saturating_add((before - self.bursts.len()) as u64);
+    }
+
+    /// The longest pause within a phase, of those that are found.
+    fn gap_ns(&self) -> u64 {
+        match self.frame.phase_gap_ns {
+            0 => phases::learn_gap_ns(&self.bursts, self.burst_gap_ns),
+            given_ns => given_ns,
+        }
     }
 
     pub(crate) fn finish(mut self) -> Profile {
@@ -282,18 +285,21 @@ impl Merger {
 
     fn phases(&mut self) -> Phases {
         let run_ns = self.frame.end_ns - self.frame.start_ns;
-        let mut names = Vec::new();
-        let (list, gap_ns, gap_source, outside) = if !self.marked.is_empty() {
-            let (list, outside) = self.marked_phases(&mut names);
-            (list, None, "marked", outside)
-        } else if self.frame.phase_gap_ns != 0 {
-            let gap_ns = self.frame.phase_gap_ns;
-            (phases::join(&self.bursts, gap_ns), Some(gap_ns), "WEIR_PHASE_GAP", Outside::default())
+        let (list, names, gap_ns, outside) = if self.marked.is_empty() {
+            let gap_ns = self.gap_ns();
+            (phases::join(&self.bursts, gap_ns), Vec::new(), Some(gap_ns), Outside::default())
         } else {
-            let gap_ns = phases::learn_gap_ns(&self.bursts, self.burst_gap_ns);
-            (phases::join(&self.bursts, gap_ns), Some(gap_ns), "learnt", Outside::default())
+            let (mut list, names) = self.marked.phases();
+            let outside = share_out(&self.bursts, &mut list);
+            (list, names, None, outside)
         };
-        self.dropped.phases += list.len().saturating_sub(LISTED_PHASES) as u64;
+        let gap_source = match gap_ns {
+            None => "marked",
+            Some(_) if self.frame.phase_gap_ns != 0 => "WEIR_PHASE_GAP",
+            Some(_) => "learnt",
+        };
+        let (listed, unlisted) = listed(&list);
+        self.dropped.phases = self.dropped.phases.saturating_add(unlisted.count);
         let since = |moment_ns: u64| seconds(moment_ns.saturating_sub(self.frame.start_ns));
         let phase = |(index, span): (usize, &Span)| Phase {
             name: names.get(index).cloned().flatten(),
@@ -305,37 +311,30 @@ impl Merger {
             calls: span.calls,
         };
         Phases {
-            count: list.len() as u64,
+            count: phases::count(&list),
             characteristic_time_s: phases::characteristic_time_ns(&list).map(seconds),
             io_ratio: phases::io_ratio(&list, run_ns),
             gap_s: gap_ns.map(seconds),
             gap_source: gap_source.into(),
-            list: list.iter().enumerate().take(LISTED_PHASES).map(phase).collect(),
+            list: listed.into_iter().map(phase).collect(),
+            unlisted,
             outside,
         }
     }
+}
 
-    /// Marked phases, and their names in the same order, are exact. I/O of ranks that did not mark belongs to
-    /// the phase it overlaps.
-    fn marked_phases(&self, names: &mut Vec<Option<String>>) -> (Vec<Span>, Outside) {
-        let mut marked: Vec<(&u64, &Span)> = self.marked.iter().collect();
-        marked.sort_by_key(|(_, span)| span.start_ns);
-        names.extend(marked.iter().map(|(number, _)| self.names.get(number).cloned()));
-        let mut list: Vec<Span> = marked.into_iter().map(|(_, span)| *span).collect();
-        let mut outside = Outside::default();
-        for burst in &self.bursts {
-            let overlaps =
-                |phase: &&mut Span| phase.start_ns <= burst.end_ns && burst.start_ns <= phase.end_ns;
-            let (read, written, calls) = match list.iter_mut().find(overlaps) {
-                Some(phase) => (&mut phase.bytes_read, &mut phase.bytes_written, &mut phase.calls),
-                None => (&mut outside.bytes_read, &mut outside.bytes_written, &mut outside.calls),
-            };
-            *read = read.saturating_add(burst.bytes_read);
-            *written = written.saturating_add(burst.bytes_written);
-            *calls = calls.saturating_add(burst.calls);
+/// The phases that the profile lists, with their places, and the sums of all others.
+fn listed(phases: &[Span]) -> (Vec<(usize, &Span)>, Unlisted) {
+    let mut listed = Vec::new();
+    let mut unlisted = Unlisted::default();
+    for (index, span) in phases.iter().enumerate() {
+        if span.more == 0 && listed.len() < LISTED_PHASES {
+            listed.push((index, span));
+        } else {
+            unlisted.add(span);
         }
-        (list, outside)
     }
+    (listed, unlisted)
 }
 
 impl RankSoFar {

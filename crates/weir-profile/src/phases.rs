@@ -12,6 +12,10 @@ pub struct Span {
     /// Of its length, the time the job was held back at a gate or by a share.
     pub wait_ns: u64,
     pub calls: u64,
+    /// How many more than one it stands for: of a long run's early phases only sums are kept.
+    pub more: u64,
+    /// Of its length, the pauses between those.
+    pub pause_ns: u64,
 }
 
 impl Span {
@@ -19,12 +23,36 @@ impl Span {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Its length without the time it was held back.
-    pub fn own_ns(&self) -> u64 {
-        self.length_ns().saturating_sub(self.wait_ns)
+    /// How many it stands for.
+    pub fn count(&self) -> u64 {
+        self.more.saturating_add(1)
     }
 
-    /// Takes in the extent, bytes and calls of another span; waits are the caller's to combine.
+    /// Its length without pauses.
+    pub fn busy_ns(&self) -> u64 {
+        self.length_ns().saturating_sub(self.pause_ns)
+    }
+
+    /// Its length without pauses and without the time it was held back.
+    pub fn own_ns(&self) -> u64 {
+        self.busy_ns().saturating_sub(self.wait_ns)
+    }
+
+    /// When the last of those it stands for began, if all are as long.
+    fn last_start_ns(&self) -> u64 {
+        if self.more == 0 { self.start_ns } else { self.end_ns - self.busy_ns() / self.count() }
+    }
+
+    /// Stands for a later span as well.
+    pub fn fold(&mut self, later: &Span) {
+        let between_ns = later.start_ns.saturating_sub(self.end_ns);
+        self.pause_ns = self.pause_ns.saturating_add(between_ns).saturating_add(later.pause_ns);
+        self.more = self.more.saturating_add(later.count());
+        self.wait_ns = self.wait_ns.saturating_add(later.wait_ns);
+        self.cover(later);
+    }
+
+    /// Takes in the extent, bytes and calls of another span; what else there is the caller combines.
     pub fn cover(&mut self, other: &Span) {
         self.start_ns = self.start_ns.min(other.start_ns);
         self.end_ns = self.end_ns.max(other.end_ns);
@@ -34,36 +62,88 @@ impl Span {
     }
 }
 
+/// What one of two sides brings into a united span.
+#[derive(Clone, Copy, Default)]
+struct Side {
+    count: u64,
+    busy_ns: u64,
+    wait_ns: u64,
+    /// Where its spans ended so far, in this one or before.
+    end_ns: Option<u64>,
+}
+
+impl Side {
+    fn add(&mut self, span: &Span) {
+        self.count = self.count.saturating_add(span.count());
+        self.busy_ns = self.busy_ns.saturating_add(span.busy_ns());
+        self.wait_ns = self.wait_ns.saturating_add(span.wait_ns);
+        self.end_ns = self.end_ns.max(Some(span.end_ns));
+    }
+}
+
 /// Unites the bursts of two ranks (or of the job so far and one more rank), each in order of their
 /// starts: what overlaps becomes one. Ranks that are held back at the same time cost the job that
-/// time once, so of the two sides the longer wait counts.
+/// time once, so of the two sides the longer wait counts. Where one side has only sums, the ranks are
+/// taken to have been in the same phases: of the two sides the larger number counts, and the longer time.
 pub fn unite(left: &[Span], right: &[Span]) -> Vec<Span> {
+    unite_if(left, right, |last, next, _, _| next.start_ns <= last.end_ns)
+}
+
+/// The same for marked phases of one name. A rank is in one of them at a time: one that begins before other
+/// ranks have ended the one before is another. They are often short, and ranks a little apart: a phase of one rank and
+/// one of another that are nearer to each other than to their neighbours are the same.
+pub fn unite_marked(left: &[Span], right: &[Span]) -> Vec<Span> {
+    unite_if(left, right, |last, next, side, others_next| {
+        let distance_ns = next.start_ns.saturating_sub(last.end_ns);
+        let before_ns = side.end_ns.map(|end_ns| next.start_ns.saturating_sub(end_ns));
+        let after_ns = others_next.map(|other| other.start_ns.saturating_sub(next.end_ns));
+        let is_near = || before_ns.into_iter().chain(after_ns).all(|neighbour_ns| distance_ns < neighbour_ns);
+        let is_free = side.count == 0 || last.more > 0 || next.more > 0;
+        is_free && (next.start_ns <= last.end_ns || is_near())
+    })
+}
+
+/// `is_part` says whether the next span is a part of the last united one, from what its side has brought so far and
+/// the next of the other side.
+fn unite_if(
+    left: &[Span],
+    right: &[Span],
+    is_part: impl Fn(&Span, &Span, &Side, Option<&Span>) -> bool,
+) -> Vec<Span> {
     let mut united: Vec<Span> = Vec::with_capacity(left.len() + right.len());
-    let mut waits_ns = [0u64; 2];
-    let (mut l, mut r) = (0, 0);
-    while l < left.len() || r < right.len() {
-        let from_left = r == right.len() || (l < left.len() && left[l].start_ns <= right[r].start_ns);
-        let next = if from_left { left[l] } else { right[r] };
-        if from_left {
-            l += 1
-        } else {
-            r += 1
-        }
-        let side = usize::from(!from_left);
-        match united.last_mut() {
-            Some(last) if next.start_ns <= last.end_ns => {
-                waits_ns[side] = waits_ns[side].saturating_add(next.wait_ns);
-                last.cover(&next);
-                last.wait_ns = waits_ns[0].max(waits_ns[1]).min(last.length_ns());
+    let mut sides = [Side::default(); 2];
+    let mut rest = [left, right];
+    loop {
+        let from = match [rest[0].first(), rest[1].first()] {
+            [Some(left), Some(right)] => usize::from(left.start_ns > right.start_ns),
+            [_, right] => usize::from(right.is_some()),
+        };
+        let Some((next, later)) = rest[from].split_first() else { return united };
+        rest[from] = later;
+        let others_next = rest[1 - from].first();
+        match united.last_mut().filter(|last| is_part(last, next, &sides[from], others_next)) {
+            Some(last) => {
+                sides[from].add(next);
+                last.cover(next);
+                last.more = last.more.max(next.more);
+                combine(last, &sides);
             }
-            _ => {
-                waits_ns = [0; 2];
-                waits_ns[side] = next.wait_ns;
-                united.push(next);
+            None => {
+                sides = sides.map(|side| Side { end_ns: side.end_ns, ..Side::default() });
+                sides[from].add(next);
+                united.push(*next);
             }
         }
     }
-    united
+}
+
+/// Gives a united span what its two sides amount to.
+fn combine(span: &mut Span, [left, right]: &[Side; 2]) {
+    if span.more > 0 {
+        span.more = left.count.max(right.count) - 1;
+        span.pause_ns = span.length_ns().saturating_sub(left.busy_ns.max(right.busy_ns));
+    }
+    span.wait_ns = left.wait_ns.max(right.wait_ns).min(span.busy_ns());
 }
 
 /// Joins neighbours that are not further apart than `gap_ns`. The bursts are those of the job, in
@@ -73,9 +153,10 @@ pub fn join(bursts: &[Span], gap_ns: u64) -> Vec<Span> {
     for burst in bursts {
         match joined.last_mut() {
             Some(last) if burst.start_ns.saturating_sub(last.end_ns) <= gap_ns => {
-                let wait_ns = last.wait_ns.saturating_add(burst.wait_ns);
                 last.cover(burst);
-                last.wait_ns = wait_ns.min(last.length_ns());
+                last.more = last.more.saturating_add(burst.more);
+                last.pause_ns = last.pause_ns.saturating_add(burst.pause_ns);
+                last.wait_ns = last.wait_ns.saturating_add(burst.wait_ns).min(last.busy_ns());
             }
             _ => joined.push(*burst),
         }
@@ -83,15 +164,23 @@ pub fn join(bursts: &[Span], gap_ns: u64) -> Vec<Span> {
     joined
 }
 
-/// Joins across the shortest gaps until at most `limit` bursts are left; returns how many went.
-pub fn thin(bursts: &mut Vec<Span>, limit: usize) -> u64 {
-    let before = bursts.len();
-    if before > limit {
-        let mut gaps_ns = gaps_of(bursts);
-        let (_, longest_joined_ns, _) = gaps_ns.select_nth_unstable(before - limit - 1);
-        *bursts = join(bursts, *longest_joined_ns);
+/// Keeps the limit: of the older ones, two and two become a sum, until at most `limit` are left. Returns how
+/// many went.
+pub fn thin(phases: &mut Vec<Span>, limit: usize) -> u64 {
+    let before = phases.len();
+    while phases.len() > limit.max(1) {
+        let older = (phases.len() / 2).max(2);
+        let mut index = 0;
+        phases.dedup_by(|later, earlier| {
+            index += 1;
+            let second = index < older && index % 2 == 1;
+            if second {
+                earlier.fold(later);
+            }
+            second
+        });
     }
-    (before - bursts.len()) as u64
+    (before - phases.len()) as u64
 }
 
 fn gaps_of(bursts: &[Span]) -> Vec<u64> {
@@ -108,7 +197,7 @@ const RARE_JUMP: f64 = 10.0;
 
 /// The longest pause that is still within a phase, learnt from the pauses between the job's bursts.
 ///
-/// Pauses of at most `floor_ns` (what the bursts themselves were made with) are within. The others are
+/// Where there are sums, the pauses after them tell. Pauses of at most `floor_ns` (what the bursts themselves were made with) are within. The others are
 /// sorted, and a cut is looked for that separates short ones, within a phase, from long ones, between
 /// phases. A cut is taken only
 ///
@@ -123,7 +212,9 @@ const RARE_JUMP: f64 = 10.0;
 /// of them separates phases if they are comparable to the bursts, and none does otherwise.
 pub fn learn_gap_ns(bursts: &[Span], floor_ns: u64) -> u64 {
     let bursts = join(bursts, floor_ns);
-    let mut gaps_ns = gaps_of(&bursts);
+    let single = bursts.iter().rposition(|burst| burst.more > 0).map_or(0, |sum| sum + 1);
+    let bursts = &bursts[single..];
+    let mut gaps_ns = gaps_of(bursts);
     gaps_ns.sort_unstable();
     let (Some(shortest_ns), Some(longest_ns)) = (gaps_ns.first(), gaps_ns.last()) else { return floor_ns };
     let io_ns: u64 = bursts.iter().map(Span::length_ns).sum();
@@ -187,11 +278,18 @@ fn ln(gap_ns: u64) -> f64 {
 /// Characteristic time `w_iter`: the mean time between the starts of consecutive phases, without the
 /// time the job was held back. Unknown before the second phase.
 pub fn characteristic_time_ns(phases: &[Span]) -> Option<u64> {
-    let (last, earlier) = phases.split_last()?;
-    let first = earlier.first()?;
-    let waited_ns = earlier.iter().fold(0u64, |sum, phase| sum.saturating_add(phase.wait_ns));
-    let span_ns = last.start_ns.saturating_sub(first.start_ns).saturating_sub(waited_ns);
-    Some(span_ns / earlier.len() as u64)
+    let (first, last) = (phases.first()?, phases.last()?);
+    let earlier = count(phases).saturating_sub(1);
+    let waits_ns = phases[..phases.len() - 1].iter().map(|phase| phase.wait_ns);
+    let last_wait_ns = u128::from(last.wait_ns) * u128::from(last.more) / u128::from(last.count());
+    let waited_ns = waits_ns.fold(last_wait_ns as u64, u64::saturating_add);
+    let span_ns = last.last_start_ns().saturating_sub(first.start_ns).saturating_sub(waited_ns);
+    span_ns.checked_div(earlier)
+}
+
+/// How many phases there are, those included of which only sums are kept.
+pub fn count(phases: &[Span]) -> u64 {
+    phases.iter().fold(0, |sum, phase| sum.saturating_add(phase.count()))
 }
 
 /// I/O ratio `alpha_io`: the share of `run_ns` that was spent in phases, time held back not counted.

@@ -1,5 +1,7 @@
 //! The JSON profile. Its JSON Schema is `docs/profile.schema.json`, its words are in `docs/PROFILE.md`.
 
+use crate::phases::Span;
+use crate::totals::seconds;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -69,6 +71,9 @@ pub struct Phases {
     /// `learnt`, `WEIR_PHASE_GAP` or `marked`.
     pub gap_source: String,
     pub list: Vec<Phase>,
+    /// Phases of which only sums are kept.
+    #[serde(default)]
+    pub unlisted: Unlisted,
     /// I/O outside marked phases.
     pub outside: Outside,
 }
@@ -84,6 +89,32 @@ pub struct Phase {
     pub bytes_written: u64,
     pub wait_s: f64,
     pub calls: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Unlisted {
+    pub count: u64,
+    /// Their lengths, time held back included.
+    pub length_s: f64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub wait_s: f64,
+    pub calls: u64,
+}
+
+impl Unlisted {
+    pub(crate) fn add(&mut self, span: &Span) {
+        self.length_s += seconds(span.busy_ns());
+        self.wait_s += seconds(span.wait_ns);
+        for (sum, value) in [
+            (&mut self.count, span.count()),
+            (&mut self.bytes_read, span.bytes_read),
+            (&mut self.bytes_written, span.bytes_written),
+            (&mut self.calls, span.calls),
+        ] {
+            *sum = sum.saturating_add(value);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

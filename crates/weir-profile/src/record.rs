@@ -412,18 +412,11 @@ impl Record {
 
     pub fn bursts(&self, lane: usize) -> impl Iterator<Item = Burst> + '_ {
         let (bursts, clock) = (&self.lane(lane).bursts, self.head.clock);
-        bursts.list[..load(&bursts.count) as usize].iter().map(move |burst| {
-            let start_ns = clock.moment_ns(load(&burst.start_ticks));
-            let end_ns = clock.moment_ns(load(&burst.end_ticks)).max(start_ns);
-            let span = Span {
-                start_ns,
-                end_ns,
-                bytes_read: load(&burst.bytes_read),
-                bytes_written: load(&burst.bytes_written),
-                wait_ns: clock.duration_ns(load(&burst.wait_ticks)).min(end_ns - start_ns),
-                calls: load(&burst.calls),
-            };
-            Burst { span, marked: load(&burst.marked), name: load(&burst.name) }
+        let used = bursts.list[..load(&bursts.count) as usize].iter().filter(|burst| burst.is_used());
+        used.map(move |burst| Burst {
+            span: burst.span(|ticks| clock.moment_ns(ticks), |ticks| clock.duration_ns(ticks)),
+            marked: load(&burst.marked),
+            name: load(&burst.name),
         })
     }
 

@@ -37,7 +37,7 @@ fn each_damage_has_its_reason() {
     let header = |offset: usize, value: u64| reason(sound().set(offset, value));
     assert_eq!(header(0, 7), "not a Weir record: wrong first word");
     let newer = MAGIC + (1 << 56);
-    assert_eq!(header(0, newer), "record of layout version 4; this Weir reads version 3");
+    assert_eq!(header(0, newer), "record of layout version 5; this Weir reads version 4");
     assert_eq!(header(offset_of!(Header, rank), 1), "damaged record: rank 1 of 1 processes");
     assert_eq!(
         header(offset_of!(Header, nprocs), 1 << 60),
@@ -50,7 +50,7 @@ fn each_damage_has_its_reason() {
     assert!(header(offset_of!(Header, blocks), 3).starts_with("truncated record: "));
     assert!(header(offset_of!(Header, blocks), u64::MAX).ends_with("more than a record can hold"));
     let lane = |offset: usize, value: u64| header(lane_at(1) + offset, value);
-    assert_eq!(lane(offset_of!(Lane, bursts.count), 513), "damaged record: 513 bursts, 512 at most");
+    assert_eq!(lane(offset_of!(Lane, bursts.count), 401), "damaged record: 401 bursts, 400 at most");
     assert_eq!(lane(offset_of!(Lane, collectives.count), 65), "damaged record: 65 collectives, 64 at most");
     assert_eq!(lane(offset_of!(Lane, series.shift), 64), "damaged record: series bins of 2^64 ticks");
     assert_eq!(Record::parse(&[]).err().unwrap(), "not a Weir record: 0 bytes long");
@@ -59,7 +59,7 @@ fn each_damage_has_its_reason() {
 #[test]
 fn a_lane_that_is_not_in_use_is_not_looked_at() {
     let mut record = sound();
-    record.set(lane_at(1) + offset_of!(Lane, bursts.count), 513).set(offset_of!(Header, lanes), 1);
+    record.set(lane_at(1) + offset_of!(Lane, bursts.count), 401).set(offset_of!(Header, lanes), 1);
     assert_eq!(Record::parse(&record.bytes()).unwrap().lanes(), 0..1);
 }
 
@@ -69,7 +69,7 @@ fn a_record_of_a_newer_layout_names_the_file() {
     sound().set(0, MAGIC + (1 << 56)).write(&scratch.job());
     let error = finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::ZERO).unwrap_err();
     assert!(error.path.ends_with(format!("0-{}-1073741824-0.rec", records::this_host())));
-    assert_eq!(error.what, "record of layout version 4; this Weir reads version 3");
+    assert_eq!(error.what, "record of layout version 5; this Weir reads version 4");
 }
 
 #[test]

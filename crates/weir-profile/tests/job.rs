@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio, posix};
 use weir_profile::job::{Launch, Merged, find};
-use weir_profile::layout::{Ended, Header, MAGIC};
+use weir_profile::layout::{Ended, Header, MAGIC, PHASE_NAME_WORDS};
 use weir_profile::profile::{Fate, Profile, Value};
 use weir_profile::tally::POSIX_BY_APP;
 use weir_profile::{Error, finish_job};
@@ -417,9 +417,7 @@ fn marked_phases_are_exact() {
         // Found bursts: one inside the first mark (by the other thread), one outside of all.
         record.burst(1, 1.2, 1.3, 7, 0.0, 0).burst(0, 5.0, 5.1, 100, 0.0, 0);
         record.burst(0, 1.0 + rank as f64 / 10.0, 2.0, 10, 0.25, 1).burst(0, 3.0, 4.0, 20, 0.5, 2);
-        if rank == 1 {
-            record.named(0, "checkpoint");
-        }
+        record.named(0, "checkpoint");
         record.write(&scratch.job());
     }
     let profile = finish(&scratch).unwrap();
@@ -429,11 +427,38 @@ fn marked_phases_are_exact() {
     assert_eq!((phases.list[0].start_s, phases.list[0].end_s), (1.0, 2.0));
     assert_eq!((phases.list[0].bytes_written, phases.list[1].bytes_written), (34, 40));
     assert_eq!(phases.outside.bytes_written, 200);
-    assert_eq!(phases.list[1].name.as_deref(), Some("checkpoint"), "whichever rank says it");
+    assert_eq!(phases.list[1].name.as_deref(), Some("checkpoint"));
     assert_eq!(phases.list[0].name, None);
     assert_eq!(phases.list[0].wait_s, 0.25, "ranks held back together cost the job that time once");
     assert_eq!(phases.characteristic_time_s, Some(1.75), "time held back is not the program's own");
     assert!((phases.io_ratio - 1.25 / 9.25).abs() < 1e-9);
+}
+
+/// The first rank also marks its log, every other step: its marks are not those of the others by number.
+#[test]
+fn ranks_that_mark_different_phases_are_merged_by_name() {
+    let scratch = Scratch::new("names");
+    for rank in 0..3 {
+        let mut record = Builder::new(rank, 3);
+        let file = record.file("/data/out");
+        record.counters(file, Module::Mpiio, 0, &[(mpiio::MPIIO_INDEP_WRITES, 3)]);
+        record.text(offset_of!(Header, phase_names) + 8 * PHASE_NAME_WORDS, PHASE_NAME_WORDS, "log");
+        let mut number = 0;
+        for step in 0..9 {
+            let at_s = 1.0 + f64::from(step) + rank as f64 / 100.0;
+            if rank == 0 && step % 2 == 0 {
+                number += 1;
+                record.burst(0, at_s - 0.1, at_s - 0.05, 1, 0.0, number).named_as(0, 2);
+            }
+            number += 1;
+            record.burst(0, at_s, at_s + 0.001, 100, 0.0, number).named(0, "checkpoint");
+        }
+        record.write(&scratch.job());
+    }
+    let phases = finish(&scratch).unwrap().phases;
+    let named = |name: &str| phases.list.iter().filter(|phase| phase.name.as_deref() == Some(name)).count();
+    assert_eq!((phases.count, named("checkpoint"), named("log")), (14, 9, 5));
+    assert!(phases.list.iter().all(|phase| [300, 1].contains(&phase.bytes_written)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Where phases begin and end, in programs of several habits.
 
 use proptest::prelude::*;
-use weir_profile::phases::{Span, characteristic_time_ns, io_ratio, join, learn_gap_ns, thin, unite};
+use weir_profile::phases::*;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -106,6 +106,54 @@ fn ranks_held_back_together_cost_the_job_that_time_once() {
     let span = |start_ns, end_ns, wait_ns| Span { start_ns, end_ns, wait_ns, ..Span::default() };
     let united = unite(&[span(0, 10, 4), span(20, 30, 1)], &[span(1, 11, 3), span(11, 12, 2)]);
     assert_eq!(united, [span(0, 12, 5), span(20, 30, 1)]);
+}
+
+/// Short marks, ranks a little apart; the second rank leaves every third phase out.
+#[test]
+fn marked_phases_of_ranks_a_little_apart_are_the_same() {
+    let spans = |late_ns: u64, step: usize| -> Vec<Span> {
+        let at = |phase: usize| phase as u64 * S + late_ns;
+        let span = |phase| Span { start_ns: at(phase), end_ns: at(phase) + 10, calls: 1, ..Span::default() };
+        (0..30).filter(|phase| step == 0 || phase % step != 0).map(span).collect()
+    };
+    for (late_ns, step) in [(0, 0), (1000, 0), (S / 3, 0), (1000, 3), (S / 3, 3)] {
+        let (all, some) = (spans(5, 0), spans(late_ns, step));
+        for united in [unite_marked(&all, &some), unite_marked(&some, &all)] {
+            assert_eq!(united.len(), 30, "{late_ns} ns late, {step}");
+            assert_eq!(united.iter().map(|span| span.calls).sum::<u64>() as usize, 30 + some.len());
+        }
+    }
+}
+
+/// The next begins on one rank before the last has ended on another.
+#[test]
+fn marked_phases_that_overlap_their_successors_are_two() {
+    let span = |start_ns, end_ns| Span { start_ns, end_ns, ..Span::default() };
+    let united = unite_marked(&[span(0, 10), span(15, 25)], &[span(9, 20), span(22, 30)]);
+    assert_eq!(united, [span(0, 20), span(15, 30)]);
+}
+
+/// One rank has only sums of its early phases, another of fewer: both were in the same phases.
+#[test]
+fn sums_of_ranks_in_the_same_phases_are_the_same_phases() {
+    let phases = |late_ns: u64, limit: usize| {
+        let mut list = bursts(&vec![(S, 9 * S); 1000]);
+        list.iter_mut().for_each(|span| {
+            (span.start_ns, span.end_ns) = (span.start_ns + late_ns, span.end_ns + late_ns);
+            (span.bytes_written, span.calls) = (7, 1);
+        });
+        thin(&mut list, limit);
+        list
+    };
+    for unite in [unite, unite_marked] {
+        for (left, right) in [(100, 100), (100, 300), (900, 100), (1000, 100)] {
+            let united = unite(&phases(0, left), &phases(MS, right));
+            assert_eq!(count(&united), 1000, "{left} and {right}");
+            assert_eq!(sums(&united), (2 * 7000, 2000));
+            assert_eq!(characteristic_time_ns(&united), Some(10 * S));
+            assert!((io_ratio(&united, 10_000 * S) - 0.1).abs() < 1e-4, "{}", io_ratio(&united, 10_000 * S));
+        }
+    }
 }
 
 fn any_spans() -> impl Strategy<Value = Vec<Span>> {

@@ -7,6 +7,7 @@ mod hardships;
 mod input;
 mod launches;
 mod nodes;
+mod phases;
 mod programs;
 mod silence;
 mod tools;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         launches::list(),
         examples::list(),
         nodes::list(),
+        phases::list(),
     ]
     .into_iter()
     .flatten()

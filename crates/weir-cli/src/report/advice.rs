@@ -52,7 +52,8 @@ impl View<'_> {
     }
 
     fn held_back(&self) -> Option<String> {
-        let wait_s: f64 = self.profile.phases.list.iter().map(|phase| phase.wait_s).sum();
+        let phases = &self.profile.phases;
+        let wait_s = phases.list.iter().map(|phase| phase.wait_s).sum::<f64>() + phases.unlisted.wait_s;
         (wait_s > WORTH_A_WORD * self.profile.job.duration_s).then(|| {
             format!("held back for {}, by other jobs or a coordinator slow to answer", seconds(wait_s))
         })

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_coord::text::printable;
 use weir_profile::describe_end;
-use weir_profile::profile::{Coordination, Fate, Phase, Profile};
+use weir_profile::profile::{Coordination, Fate, Phases, Profile};
 
 /// How the text is dressed: plain, or with bold labels on a terminal.
 #[derive(Clone, Copy)]
@@ -68,12 +68,8 @@ fn mpi_name(version: &str) -> &str {
 fn volume(out: &mut String, profile: &Profile, dress: Dress) {
     let written: f64 = profile.ranks.iter().map(|rank| rank.bytes_written as f64).sum();
     let read: f64 = profile.ranks.iter().map(|rank| rank.bytes_read as f64).sum();
-    let in_phases_s: f64 =
-        profile.phases.list.iter().map(|phase| (phase.end_s - phase.start_s - phase.wait_s).max(0.0)).sum();
-    let mut speed = String::new();
-    if in_phases_s > 0.0 {
-        speed = format!(", {}/s while in I/O", bytes((written + read) / in_phases_s));
-    }
+    let speed = speed(&profile.phases)
+        .map_or(String::new(), |bytes_per_s| format!(", {}/s while in I/O", bytes(bytes_per_s)));
     dress.line(out, "Moved", &format!("{} written, {} read{speed}", bytes(written), bytes(read)));
     let count = |module: &str, names: &[&str]| -> u64 {
         let counters = profile.modules.get(module).map(|module| &module.counters);
@@ -93,6 +89,20 @@ fn volume(out: &mut String, profile: &Profile, dress: Dress) {
     dress.line(out, "Data calls", &format!("MPI-IO {mpiio}; POSIX {posix}; STDIO {stdio}"));
 }
 
+/// Bytes of the phases by their time, time held back taken out. Marked phases may overlap.
+fn speed(phases: &Phases) -> Option<f64> {
+    let Phases { list, unlisted, .. } = phases;
+    let mut length_s = unlisted.length_s - unlisted.wait_s;
+    let mut moved = unlisted.bytes_read as f64 + unlisted.bytes_written as f64;
+    let mut covered_s = f64::NEG_INFINITY;
+    for phase in list {
+        length_s += (phase.end_s - phase.start_s.max(covered_s) - phase.wait_s).max(0.0);
+        covered_s = covered_s.max(phase.end_s);
+        moved += phase.bytes_read as f64 + phase.bytes_written as f64;
+    }
+    (length_s > 0.0).then(|| moved / length_s)
+}
+
 fn phases(out: &mut String, profile: &Profile, dress: Dress) {
     let phases = &profile.phases;
     let every = match phases.characteristic_time_s {
@@ -101,7 +111,7 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
     };
     let gap = match (phases.gap_s, phases.gap_source.as_str()) {
         (Some(gap_s), source) if phases.count > 1 => format!(" (gap {source}: {})", seconds(gap_s)),
-        (None, "marked") => format!(" (marked{})", phase_names(&phases.list)),
+        (None, "marked") => format!(" (marked{})", phase_names(phases)),
         _ => String::new(),
     };
     let text = format!(
@@ -119,13 +129,16 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
     }
 }
 
-/// What the program called its phases, and how often.
-fn phase_names(phases: &[Phase]) -> String {
+/// What the program called its phases, and how often if all of them are listed.
+fn phase_names(phases: &Phases) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for name in phases.iter().filter_map(|phase| phase.name.as_deref()) {
+    for name in phases.list.iter().filter_map(|phase| phase.name.as_deref()) {
         *counts.entry(name).or_default() += 1;
     }
-    let shown: Vec<String> = counts.iter().take(4).map(|(name, count)| format!("{count}× {name}")).collect();
+    let all = phases.unlisted.count == 0;
+    let show =
+        |(name, count): (&&str, &u64)| if all { format!("{count}× {name}") } else { name.to_string() };
+    let shown: Vec<String> = counts.iter().take(4).map(show).collect();
     let more = if counts.len() > shown.len() { ", …" } else { "" };
     if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join(", ")) }
 }

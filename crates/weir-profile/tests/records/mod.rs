@@ -145,10 +145,14 @@ impl Builder {
     /// A name for the burst that was made last.
     pub fn named(&mut self, lane: usize, name: &str) -> &mut Self {
         let names = offset_of!(Header, phase_names);
-        self.text(names, PHASE_NAME_WORDS, name);
+        self.text(names, PHASE_NAME_WORDS, name).named_as(lane, 1)
+    }
+
+    /// The place of the name of the burst that was made last.
+    pub fn named_as(&mut self, lane: usize, place: u64) -> &mut Self {
         let last = self.get(lane_at(lane) + offset_of!(Lane, bursts.count)) as usize - 1;
         let at = lane_at(lane) + offset_of!(Lane, bursts.list) + last * size_of::<Burst>();
-        self.set(at + offset_of!(Burst, name), 1)
+        self.set(at + offset_of!(Burst, name), place)
     }
 
     /// Calls alike that the process has not yet moved into the counters of its last block.
