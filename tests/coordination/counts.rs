@@ -2,9 +2,11 @@
 
 use crate::live::{Directory, Live, SOON, in_state, until};
 use crate::mpi::{Program, c};
-use crate::run::{Job, library};
+use crate::run::{Job, Ran, library};
 use crate::turns::{RANKS, Shape, Turns, USUAL, gate};
 use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
+use std::path::PathBuf;
+use std::time::Duration;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
@@ -23,14 +25,33 @@ pub(super) fn list() -> Vec<Scenario> {
     ]
 }
 
-/// A job keeps its turn; whether one that starts beside it waits depends on what of it counts.
+/// A job that keeps its turn until it is released.
+struct Keeper {
+    job: Turns,
+    live: Live,
+    released: PathBuf,
+}
+
+impl Keeper {
+    fn start(place: &Place, directory: &Directory) -> Verdict<Keeper> {
+        let released = directory.path().join("released");
+        let job = Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?;
+        let job = job.until(&released);
+        let live = job.start()?;
+        live.said_first("IN")?;
+        Ok(Keeper { job, live, released })
+    }
+
+    fn release(self) -> Verdict {
+        std::fs::write(&self.released, "")?;
+        self.job.ended_well(&self.live.end()?).map(drop)
+    }
+}
+
+/// Whether a job that starts beside one that keeps its turn waits depends on what of it counts.
 fn beside(place: &Place, counts: impl Fn(&str) -> String, waits: bool) -> Verdict {
     let directory = Directory::new()?;
-    let released = directory.path().join("released");
-    let keeper =
-        Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released);
-    let keeping = keeper.start()?;
-    keeping.said_first("IN")?;
+    let keeper = Keeper::start(place, &directory)?;
     let beside = Turns::new(place, "beside", &directory.elect(), Shape { phases: 2, ..USUAL })?;
     let (_, files, _) = beside.job.prepare("beside")?;
     let beside = beside.variable("WEIR_GATE", &counts(&files.display().to_string()));
@@ -43,30 +64,30 @@ fn beside(place: &Place, counts: impl Fn(&str) -> String, waits: bool) -> Verdic
     } else {
         live.said_first("ENDED")?;
     }
-    std::fs::write(&released, "")?;
-    keeper.ended_well(&keeping.end()?)?;
+    keeper.release()?;
     let profile = beside.ended_well(&live.end()?)?;
     let waited = profile["coordination"]["waits"].as_u64().unwrap_or(0) > 0;
     ensure(waited == waits, || format!("the profile says {}", profile["coordination"]))
 }
 
-/// Files for which there are no counters of their own wait as others do.
-fn many(place: &Place) -> Verdict {
+/// The job has to wait beside one that keeps its turn, for this long at least, and ends well.
+fn waits_for(place: &Place, job: Job, name: &str, long: Duration) -> Verdict<Ran> {
     let directory = Directory::new()?;
-    let released = directory.path().join("released");
-    let keeper =
-        Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released);
-    let keeping = keeper.start()?;
-    keeping.said_first("IN")?;
-    let program = place.mpi.build(&c("many", "tests/programs/many.c", &[]))?;
-    let job = Job::mpi(&place.name, &place.mpi, RANKS, [program]).preload([library()]);
-    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_MAX_FILES", "1");
-    let live = Live::start(&job, "many")?;
+    let keeper = Keeper::start(place, &directory)?;
+    let live = Live::start(&job.variable("WEIR_COORDINATOR", directory.elect()), name)?;
     until("it waits", SOON, || in_state(&directory.status()?, "waiting").pop())?;
-    std::fs::write(&released, "")?;
-    keeper.ended_well(&keeping.end()?)?;
+    std::thread::sleep(long);
+    keeper.release()?;
     let ran = live.end()?;
     ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    Ok(ran)
+}
+
+/// Files for which there are no counters of their own wait as others do.
+fn many(place: &Place) -> Verdict {
+    let program = place.mpi.build(&c("many", "tests/programs/many.c", &[]))?;
+    let job = Job::mpi(&place.name, &place.mpi, RANKS, [program]).preload([library()]);
+    let ran = waits_for(place, job.variable("WEIR_MAX_FILES", "1"), "many", Duration::ZERO)?;
     let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
     profile::agrees(&profile::tally(&ran.stdout)?, &[&profile])
 }
@@ -75,22 +96,9 @@ const HELD: Program = c("held", "tests/programs/held.c", &[]);
 
 /// The time that a call of the program's own was held back belongs to its phase, and is no part of its I/O.
 fn held(place: &Place, how: &str) -> Verdict {
-    let directory = Directory::new()?;
-    let released = directory.path().join("released");
-    let keeper =
-        Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released);
-    let keeping = keeper.start()?;
-    keeping.said_first("IN")?;
     let program = [place.mpi.build(&HELD)?.into_os_string(), how.into()];
     let job = Job::mpi(&place.name, &place.mpi, 1, program).preload([library()]);
-    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_GATE", "all");
-    let live = Live::start(&job, "held")?;
-    until("it waits", SOON, || in_state(&directory.status()?, "waiting").pop())?;
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    std::fs::write(&released, "")?;
-    keeper.ended_well(&keeping.end()?)?;
-    let ran = live.end()?;
-    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    let ran = waits_for(place, job.variable("WEIR_GATE", "all"), "held", Duration::from_secs(1))?;
     let profile = profile::only(&ran, 1)?;
     let phases = profile["phases"]["list"].as_array().into_iter().flatten();
     let in_phases: f64 = phases.filter_map(|phase| phase["wait_s"].as_f64()).sum();
