@@ -158,11 +158,12 @@ impl Timetable {
         Some(self.at(job)?.1)
     }
 
-    /// How far the job has come, and its instances in one period.
+    /// How far the job has come, and its instances in one period; nothing for a job of which none found a place.
     fn at(&self, job: JobId) -> Option<(&Entry, &[Instance])> {
         let plan = self.plan.as_ref()?;
         let entry = self.entry(job)?;
-        Some((entry, &plan.instances[entry.row?]))
+        let instances = &plan.instances[entry.row?];
+        (!instances.is_empty()).then_some((entry, instances))
     }
 
     /// When the plan has the instance done that the job is at, in seconds since the plan began and
