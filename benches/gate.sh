@@ -15,7 +15,9 @@ weir_command=${WEIR_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/weir}
 unset WEIR_BIN
 
 sockets=$(mktemp -d)
-"$weir_command" coordinator --listen "unix:$sockets/socket" >"$work/service.log" 2>&1 &
+# Who asks is granted at once, though the other's phase may not have ended.
+export WEIR_POLICY=fair
+"$weir_command" coordinator --listen "unix:$sockets/socket" --policy $WEIR_POLICY >"$work/service.log" 2>&1 &
 service=$!
 trap 'kill $service 2>/dev/null; rm -rf "$sockets" "$work"' EXIT
 sleep 0.5
