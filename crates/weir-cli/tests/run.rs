@@ -6,7 +6,6 @@ mod records;
 
 use records::{Builder, Scratch};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -31,10 +30,13 @@ fn weir(scratch: &Scratch) -> Command {
     command
 }
 
+/// Written by another process: a child that a test beside this one has just forked would have a file that is written here
+/// open as well, and nobody could execute it until that child has become its program.
 fn script(scratch: &Scratch, name: &str, text: &str) -> PathBuf {
     let path = scratch.0.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
+    let written = Command::new("sh").args(["-c", write, "sh"]).arg(&path).arg(text).status();
+    assert!(written.unwrap().success());
     path
 }
 
