@@ -3,6 +3,7 @@
 //! which the program could close.
 
 use super::thread::stack_bytes;
+use crate::shim::shield::keeping_errno;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,13 +14,8 @@ use weir_coord::Waker;
 /// Sleeps while the word is what it was, for some time, or less. `errno` stays as it is: the program may be asleep here.
 pub(super) fn sleep(word: &AtomicU32, was: u32, limit: Duration) {
     let time = libc::timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-    // SAFETY: the address of a word that stays mapped, and a time that outlives the call; errno is this thread's.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, was, &time);
-        *errno = before;
-    }
+    // SAFETY: the address of a word that stays mapped, and a time that outlives the call.
+    keeping_errno(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, was, &time) });
 }
 
 /// Wakes all who sleep on the word, in any process; whether there was one.

@@ -313,13 +313,10 @@ fn pause(page: &Page, watch: &Watch) -> Duration {
 impl State {
     fn hear(&mut self, word: Word, watch: &Watch) {
         // Whatever else is said answers the question, or means that nobody will.
-        let is_other = |word: &Word| {
-            matches!(
-                word,
-                Word::Credit { .. } | Word::Ahead { .. } | Word::Allocated { .. } | Word::Turn { .. }
-            )
-        };
-        self.is_asking &= is_other(&word);
+        self.is_asking &= matches!(
+            word,
+            Word::Credit { .. } | Word::Ahead { .. } | Word::Allocated { .. } | Word::Turn { .. }
+        );
         match word {
             Word::Joined { policy, orders } => {
                 (self.is_open, self.is_ahead) = (false, false);

@@ -70,26 +70,10 @@ pub(crate) fn writable_dir(dir: &Path) -> Result<PathBuf, String> {
     };
     fs::create_dir_all(dir).map_err(failed)?;
     let dir = dir.canonicalize().map_err(failed)?;
-    try_to_write(&dir).map_err(failed)?;
+    let trial = dir.join(format!(".weir-trial-{}", std::process::id()));
+    let (_, trial) = weir_profile::new_file(&trial).map_err(failed)?;
+    let _ = fs::remove_file(trial);
     Ok(dir)
-}
-
-/// Names that are tried for a file before others have taken too many.
-const TRIALS: u32 = 100;
-
-/// Makes a file and takes it away. Only one that is new: what others put there under its name may be a link to a file
-/// of the user's, which would be emptied.
-fn try_to_write(dir: &Path) -> std::io::Result<()> {
-    let mut taken = std::io::ErrorKind::AlreadyExists.into();
-    for number in 0..TRIALS {
-        let trial = dir.join(format!(".weir-trial-{}-{number}", std::process::id()));
-        match fs::File::create_new(&trial) {
-            Ok(_) => return fs::remove_file(trial).or(Ok(())),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => taken = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(taken)
 }
 
 /// `--dir`, `WEIR_DIR` or the current directory.

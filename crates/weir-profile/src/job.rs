@@ -8,7 +8,7 @@ use crate::merge::Merger;
 
 use crate::profile::{Fate, Profile};
 use crate::record::{Head, Record};
-use crate::regular::open_regular;
+use crate::regular::{new_file, open_regular};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -336,7 +336,8 @@ fn remove(dir: &Path, records: &[PathBuf], claim: Rc<Claim>) {
 pub fn write_profile(profile: &Profile, out_dir: &Path) -> Result<PathBuf, Error> {
     let stem = profile_stem(profile);
     let json = serde_json::to_vec(profile).map_err(|error| Error::new(out_dir, error))?;
-    let (mut file, temporary) = new_file(&out_dir.join(format!(".{stem}.json.{}", std::process::id())))?;
+    let wanted = out_dir.join(format!(".{stem}.json.{}", std::process::id()));
+    let (mut file, temporary) = new_file(&wanted).map_err(|error| Error::new(&wanted, error))?;
     let path = file.write_all(&json).map_err(|error| Error::new(&temporary, error)).and_then(|()| {
         (1u32..)
             .map(|number| if number == 1 { format!("{stem}.json") } else { format!("{stem}-{number}.json") })
@@ -346,24 +347,6 @@ pub fn write_profile(profile: &Profile, out_dir: &Path) -> Result<PathBuf, Error
     });
     let _ = fs::remove_file(&temporary);
     path
-}
-
-/// How many names of files left behind by others a new one may have to go past.
-const MOST_NAMES_TAKEN: u32 = 100;
-
-/// A file that was not there before, under this name or one with a number behind it: one that somebody else has made
-/// may be a link to a file of the user's.
-fn new_file(path: &Path) -> Result<(fs::File, PathBuf), Error> {
-    let mut name = path.to_path_buf();
-    for number in 1.. {
-        match fs::File::create_new(&name) {
-            Ok(file) => return Ok((file, name)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_NAMES_TAKEN => {}
-            Err(error) => return Err(Error::new(&name, error)),
-        }
-        name = PathBuf::from(format!("{}.{number}", path.display()));
-    }
-    unreachable!("the last name is answered for");
 }
 
 /// Whether a file holds just this.

@@ -39,4 +39,4 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 pub use error::Error;
 pub use fate::{describe as describe_end, host};
 pub use job::finish_job;
-pub use regular::{is_own_directory, open_regular};
+pub use regular::{is_own_directory, new_file, open_regular};
