@@ -160,9 +160,20 @@ impl Job<'_> {
         self.phase.moved_bytes
     }
 
-    /// Time the phase under way would have taken so far with the storage alone.
+    /// Time the phase under way would have taken so far with the storage alone, up to the latest change of its share.
     pub(crate) fn io_ns(&self) -> f64 {
         self.phase.io_ns
+    }
+
+    /// The same, up to now.
+    pub(crate) fn io_until_ns(&self, now_ns: u64) -> f64 {
+        self.phase.io_ns + self.phase.share * elapsed_ns(self.phase.share_since_ns, now_ns)
+    }
+
+    /// Whether anything but the compute time before its first phase says how often the job does I/O.
+    pub fn has_known_period(&self) -> bool {
+        let told = &self.told[self.id.index()];
+        told.w_iter_ns.is_some() || told.usual_w_iter_ns.is_some() || self.history.past_count > 0
     }
 
     /// The share granted now; zero while held or outside a phase.

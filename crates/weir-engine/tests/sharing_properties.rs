@@ -152,7 +152,11 @@ proptest! {
         let (mut engine, mut actions, mut host) =
             (Engine::new(PolicyKind::Set10.build()), Vec::new(), Host::default());
         let mut set_of = BTreeMap::new();
-        for (now_ns, event) in history {
+        for (now_ns, mut event) in history {
+            // A job whose time is not known is in no set until it is.
+            if let Event::JobJoined { info, .. } = &mut event {
+                info.w_iter_ns.get_or_insert(SECOND_NS);
+            }
             engine.step(now_ns, event, &mut actions);
             if let Event::PhaseBegan { job, .. } = event
                 && let Some(entry) = engine.job(job)
@@ -331,7 +335,7 @@ fn closed_forms() {
     let setting = Setting { storage: Storage::WorkConserving, window_ns: None, stop_at_window: false };
     for k in 1..=10u64 {
         let job = sim::Job {
-            info: JobInfo::default(),
+            info: JobInfo { w_iter_ns: Some(7 * SECOND_NS), ..JobInfo::default() },
             cap: 1.0,
             release_ns: 0,
             program: Program::Listed(vec![

@@ -23,8 +23,15 @@ const SLIVER: f64 = 1e-9;
 const GRACE_S: f64 = 50e-9;
 /// What a job is allocated of which nothing is known, at the whole bandwidth.
 const UNKNOWN_S: f64 = 1.0;
-/// A period is given up when it takes this many times what was planned.
+/// A period is given up when it takes this many times what was planned, and not before [`MIN_PATIENCE_S`]: one of a few
+/// nanoseconds would otherwise be over before the first of its assignments is made.
 const PATIENCE: f64 = 10.0;
+const MIN_PATIENCE_S: f64 = 100.0 * GRACE_S;
+
+/// When a period that was planned to take `period_s` is given up.
+fn patience_s(period_s: f64) -> f64 {
+    (PATIENCE * period_s).max(MIN_PATIENCE_S)
+}
 
 /// `free`: the bandwidth that is not reserved, from each point in time on to the next.
 struct Free {
@@ -199,7 +206,7 @@ impl Barrier {
         let is_done = |job: &JobId, running: &Running| {
             running.reserved.is_empty() && self.phases.get(job).is_none_or(|phase| phase.allocated.is_empty())
         };
-        let is_late = now_s > PATIENCE * plan.period_s;
+        let is_late = now_s > patience_s(plan.period_s);
         let awaited =
             self.awaited.filter(|job| self.running.get(job).is_some_and(|running| !is_done(job, running)));
         let anybody = || self.running.iter().find(|(job, running)| !is_done(job, running));
@@ -243,7 +250,7 @@ impl Barrier {
         }
         self.shares = shares;
         if let Some(plan) = self.timetable.plan() {
-            change_s = change_s.min((PATIENCE * plan.period_s).max(now_s) + GRACE_S);
+            change_s = change_s.min(patience_s(plan.period_s).max(now_s) + GRACE_S);
         }
         if change_s.is_finite() {
             // Saturating: a job may claim to compute for ages.

@@ -66,6 +66,11 @@ impl Deadlines {
         None
     }
 
+    /// The earliest deadline, or one before it that was called off.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        if self.set == 0 { None } else { self.heap.peek().map(|Reverse(deadline)| deadline.at_ns) }
+    }
+
     fn tidy(&mut self) {
         if self.heap.len() > 2 * self.set + 64 {
             let holding = &self.holding;

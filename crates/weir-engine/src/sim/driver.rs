@@ -34,6 +34,8 @@ struct Runner<'a> {
     /// The compute phase under way began then.
     computing_since_ns: Option<u64>,
     io_since_ns: Option<u64>,
+    /// Volume of an I/O phase that begins at this instant, once all phases that end now have ended.
+    next_volume_ns: Option<u64>,
     /// Of the I/O phase under way: volume not yet moved, and volume the engine was told of.
     left_ns: f64,
     volume_ns: u64,
@@ -75,6 +77,7 @@ impl<'a> Run<'a> {
             phases: Phases::new(&job.program),
             computing_since_ns: None,
             io_since_ns: None,
+            next_volume_ns: None,
             left_ns: 0.0,
             volume_ns: 0,
             told_ns: 0,
@@ -193,7 +196,10 @@ impl<'a> Run<'a> {
             let id = JobId(job as u32);
             self.tell(Event::BytesMoved { job: id, bytes });
             self.tell(Event::PhaseEnded { job: id });
-            self.begin_next(job);
+            if let Some(volume_ns) = self.next_io(job) {
+                self.runners[job].next_volume_ns = Some(volume_ns);
+                self.agenda.push(Reverse((self.now_ns, job)));
+            }
         }
     }
 
@@ -207,12 +213,16 @@ impl<'a> Run<'a> {
             let compute_ns = self.measured_ns(since_ns, self.now_ns);
             self.runners[job].outcome.compute_ns += compute_ns;
         }
-        self.begin_next(job);
+        let volume_ns = self.runners[job].next_volume_ns.take().or_else(|| self.next_io(job));
+        if let Some(volume_ns) = volume_ns {
+            self.begin_io(job, volume_ns);
+        }
     }
 
-    /// Begins the job's next phase that is not empty. I/O that is asked for at this very instant by
-    /// a job whose compute phase has no length waits for its turn in the agenda.
-    fn begin_next(&mut self, job: usize) {
+    /// Goes on to the job's next phase that is not empty: a compute phase begins here, the job leaves here, and
+    /// the volume of an I/O phase is answered. One that follows an I/O phase without any computing between them
+    /// begins by the agenda, as all others of the same instant do.
+    fn next_io(&mut self, job: usize) -> Option<u64> {
         loop {
             let runner = &mut self.runners[job];
             match runner.phases.next() {
@@ -220,23 +230,25 @@ impl<'a> Run<'a> {
                 Some(Phase::Compute { length_ns }) => {
                     runner.computing_since_ns = Some(self.now_ns);
                     self.agenda.push(Reverse((self.now_ns.saturating_add(length_ns), job)));
-                    return;
+                    return None;
                 }
-                Some(Phase::Io { volume_ns }) => {
-                    runner.io_since_ns = Some(self.now_ns);
-                    runner.volume_ns = volume_ns;
-                    runner.left_ns = volume_ns as f64;
-                    runner.told_ns = 0;
-                    self.tell(Event::PhaseBegan { job: JobId(job as u32), bytes: None });
-                    return;
-                }
+                Some(Phase::Io { volume_ns }) => return Some(volume_ns),
                 None => {
                     runner.outcome.finish_ns = Some(self.now_ns);
                     self.tell(Event::JobLeft { job: JobId(job as u32) });
-                    return;
+                    return None;
                 }
             }
         }
+    }
+
+    fn begin_io(&mut self, job: usize, volume_ns: u64) {
+        let runner = &mut self.runners[job];
+        runner.io_since_ns = Some(self.now_ns);
+        runner.volume_ns = volume_ns;
+        runner.left_ns = volume_ns as f64;
+        runner.told_ns = 0;
+        self.tell(Event::PhaseBegan { job: JobId(job as u32), bytes: None });
     }
 
     fn tell(&mut self, event: Event) {
