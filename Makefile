@@ -4,6 +4,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 CARGO   ?= cargo
 JOBS    ?= 2
+# Trials of the matrix wait for most of their time.
+MATRIX_JOBS ?= 3
 
 # Before a Rust of the system, which may be too old.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -31,13 +33,13 @@ endef
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PREFIX=$(PREFIX) and DESTDIR say where install and uninstall work."
 
 .PHONY: build
 build: setup-build ## Build libweir.so and the weir command
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release --workspace --exclude weir-world --exclude weir-fuzz
 
 .PHONY: demo
 demo: setup-demo build ## Run a checkpointing stencil under Weir and print its report
@@ -46,12 +48,23 @@ demo: setup-demo build ## Run a checkpointing stencil under Weir and print its r
 .PHONY: test
 test: setup-test venvs build ## Run all tests: units, then every MPI and language of the matrix
 	$(CARGO) test --workspace --exclude weir --quiet
+	@$(MAKE) --no-print-directory simulate-faults
+	scripts/planted.sh
 	$(CARGO) test --package weir --lib --test header --test hot_path --quiet
-	$(CARGO) test --package weir --test matrix -- --test-threads=$(JOBS)
+	$(CARGO) test --package weir --test matrix -- --test-threads=$(MATRIX_JOBS)
 	$(CARGO) test --package weir --test coordination -- --test-threads=$(JOBS)
 
+.PHONY: simulate-faults
+simulate-faults: ## Simulate coordination with faults in virtual time, SEEDS (20000) times
+	$(CARGO) run --quiet --profile quick --package weir-world --features coverage -- \
+		--replay crates/weir-world/seeds.txt --seeds $(or $(SEEDS),20000)
+
+.PHONY: test-full
+test-full: ## What `make test` leaves out because it takes long (as root)
+	WEIR_LONG_TESTS=1 $(CARGO) test --package weir --test matrix -- --test-threads=1 storage_
+
 .PHONY: fuzz
-fuzz: ## Mutate frames for SECONDS (60) against the decoder and the coordinator
+fuzz: ## Mutate frames for SECONDS (60) against decoder, coordinator and session
 	$(CARGO) run --package weir-fuzz -- fuzz/corpus/wire $(or $(SECONDS),60)
 
 .PHONY: check

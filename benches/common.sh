@@ -7,8 +7,8 @@ weir=${WEIR_LIB:-${CARGO_TARGET_DIR:-$root/target}/release/libweir.so}
 [ -f "$weir" ] || { echo "no $weir: cargo build --release" >&2; exit 1; }
 work=$(mktemp -d /dev/shm/weir-bench.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-# A copy, so that a build meanwhile changes nothing.
-cp "$weir" "$work/libweir.so"
+# A copy, so that a build meanwhile changes nothing; with the command, which is the helper process of a node.
+cp "$weir" "$(dirname "$weir")/weir" "$work/"
 weir=$work/libweir.so
 mkdir "$work/profiles"
 export WEIR_INCLUDE=$work WEIR_DIR=$work/profiles

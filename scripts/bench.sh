@@ -11,3 +11,5 @@ done
 cargo bench -p weir-engine --bench '*'
 crates/weir-engine/benches/instructions.sh || [ $? = 77 ]
 cargo bench -p weir-coord --bench '*'
+# Node files merged from a cold cache.
+cargo bench -p weir-profile --bench nodes

@@ -7,11 +7,12 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use weir_coord::address::Choice;
 use weir_coord::auth::Key;
-use weir_coord::election::{self, Way};
+use weir_coord::election;
+use weir_coord::member::Way;
 use weir_coord::server::Settings;
 use weir_coord::{DEFAULT_ORDER, Order, PolicyKind};
 pub(crate) use weir_profile::settings::Gate;
-use weir_profile::settings::{flag, from_directory, gate, paths, time_ns};
+use weir_profile::settings::{bytes, flag, from_directory, gate, paths, time_ns};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,10 +29,13 @@ pub(crate) struct Config {
     /// What this job does if it is elected to coordinate.
     pub(crate) policy: PolicyKind,
     pub(crate) order: Order,
+    pub(crate) backfill: bool,
     pub(crate) gate: Gate,
     /// Files that are held back; all if there are none.
     pub(crate) gate_paths: Vec<String>,
     pub(crate) max_wait_ns: u64,
+    /// What the job may move in a tenth of a second without a turn.
+    pub(crate) free_bytes: u64,
     /// Whether new files get hints from the coordinator.
     pub(crate) hints: bool,
 }
@@ -46,9 +50,11 @@ const DEFAULT: Config = Config {
     key: None,
     policy: PolicyKind::Weir,
     order: DEFAULT_ORDER,
+    backfill: true,
     gate: Gate::Mpi,
     gate_paths: Vec::new(),
     max_wait_ns: 60_000_000_000,
+    free_bytes: 512 << 10,
     hints: false,
 };
 
@@ -68,13 +74,16 @@ const KNOWN: &[&str] = &[
     "WEIR_DISABLE",
     "WEIR_VERBOSE",
     "WEIR_LIB",
+    "WEIR_HELPER",
     "WEIR_ROOT", // what modulefiles call the place where something is installed
     "WEIR_COORDINATOR",
     "WEIR_KEY",
     "WEIR_POLICY",
     "WEIR_ORDER",
+    "WEIR_BACKFILL",
     "WEIR_GATE",
     "WEIR_MAX_WAIT",
+    "WEIR_FREE_BYTES",
     "WEIR_HINTS",
 ];
 
@@ -178,11 +187,15 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
     setting("WEIR_ORDER", "an order such as hio, sio, slack or nio", "nio", &mut |v| {
         v.parse().map(|order| config.order = order).is_ok()
     });
+    setting("WEIR_BACKFILL", "on or off", "on", &mut |v| flag(v).map(|on| config.backfill = on).is_ok());
     setting("WEIR_GATE", "mpi, all or off, and paths behind a colon", "mpi", &mut |v| {
         gate(v).map(|(gate, paths)| (config.gate, config.gate_paths) = (gate, paths)).is_ok()
     });
     setting("WEIR_MAX_WAIT", "a time such as 60, 500ms or 2s", "60", &mut |v| {
         time_ns(v).map(|ns| config.max_wait_ns = ns).is_ok()
+    });
+    setting("WEIR_FREE_BYTES", "a size such as 512K, 4M or 0", "512K", &mut |v| {
+        bytes(v).map(|bytes| config.free_bytes = bytes).is_ok()
     });
     setting("WEIR_HINTS", "on or off", "off", &mut |v| flag(v).map(|on| config.hints = on).is_ok());
     for name in ["WEIR_VERBOSE", "WEIR_DISABLE"] {
@@ -191,9 +204,14 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
     (config, complaints)
 }
 
+/// Whether a service coordinates, which may have been told more of the storages than can be seen here.
+pub(crate) fn has_service() -> bool {
+    get(|c| matches!(c.coordinator, Some(Choice::Service(_))))
+}
+
 /// How this job finds its coordinator.
 pub(crate) fn coordinator_way() -> Result<Way, String> {
-    let (choice, key, policy, order) = get(|c| (c.coordinator.clone(), c.key.clone(), c.policy, c.order));
+    let Config { coordinator: choice, key, policy, order, backfill, .. } = get(Config::clone);
     match choice {
         Some(Choice::Service(address)) => {
             let key = key.map(|path| Key::read(&path)).transpose()?;
@@ -204,6 +222,7 @@ pub(crate) fn coordinator_way() -> Result<Way, String> {
             let settings = Settings {
                 policy,
                 order,
+                backfill,
                 max_connections: MOST_CONNECTIONS,
                 title: format!("job {} ({}, pid {})", own.job, own.application, std::process::id()),
                 ..Settings::default()
@@ -302,6 +321,7 @@ mod tests {
             ("WEIR_POLICY", "best"),
             ("WEIR_GATE", "posix"),
             ("WEIR_MAX_WAIT", "0"),
+            ("WEIR_FREE_BYTES", "much"),
         ] {
             assert_eq!(parse_one(name, value).1.len(), 1, "{name}={value}");
         }

@@ -10,5 +10,6 @@ mod gate;
 mod heap;
 mod lifecycle;
 mod measure;
+mod node;
 mod profile;
 mod shim;

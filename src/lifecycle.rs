@@ -135,7 +135,7 @@ pub(crate) fn finalising() -> bool {
     let was_armed = STATE.compare_exchange(ARMED, DRAINING, AcqRel, Relaxed).is_ok();
     if was_armed {
         profile::mark_end(Ended::Finalized, 0);
-        measure::save();
+        measure::finish();
     }
     was_armed
 }

@@ -1,4 +1,5 @@
-//! `make fuzz`: mutated bytes against the decoder of the wire and the coordinator behind it.
+//! `make fuzz`: mutated bytes against the decoder of the wire, the coordinator behind it, and the session of a job that
+//! hears them from its coordinator.
 //!
 //! No coverage guides it, so that it runs on the stable toolchain; in its place it starts from good frames of every kind
 //! and from what was interesting before (`fuzz/corpus`), and mutates with the format in mind: lengths, presence
@@ -18,8 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_coord::coordinator::{Coordinator, Pace};
+use weir_coord::ledger::Sum;
+use weir_coord::session::{Gate, Input, Limits, Output, Peer, Route, Session, Wanted};
 use weir_coord::storage::Storage;
-use weir_coord::wire::{Inbox, MAX_FRAME_BYTES, Message};
+use weir_coord::wire::{Identity, Inbox, MAX_FRAME_BYTES, Message};
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
 
@@ -78,7 +81,8 @@ fn report(corpus: &Path, input: &[u8], why: &str) -> Result<ExitCode, Box<dyn Er
 fn try_input(input: &[u8]) -> Result<(), String> {
     let tried = catch_unwind(AssertUnwindSafe(|| {
         decode(input)?;
-        coordinate(input)
+        coordinate(input)?;
+        listen(input)
     }));
     tried.unwrap_or_else(|_| Err("it panics".into()))
 }
@@ -112,6 +116,40 @@ fn decode(input: &[u8]) -> Result<(), String> {
             return Err(format!("encoded again, {message:?} is another frame"));
         }
         at += frame.len();
+    }
+}
+
+/// Whatever a coordinator says and whenever, the session of a job stands, and opens its gate when nothing more comes.
+fn listen(input: &[u8]) -> Result<(), String> {
+    let limits = Limits { phase_gap_ns: None, max_wait_ns: 1_000_000_000, free_bytes: 4096 };
+    let identity = Identity { job: "job".into(), ranks: 1, nodes: 1, ..Identity::default() };
+    let mut sum = Sum { waiting: 1, waiting_bytes: 7, ..Sum::default() };
+    let mut session = Session::new(0, identity, Wanted::Service, limits, &Sum::default());
+    let mut outputs = Vec::new();
+    let mut inbox = Inbox::default();
+    inbox.feed(input);
+    let (mut now_ns, mut turn) = (0u64, 0);
+    loop {
+        turn += 1;
+        let pause = input.get(turn % input.len().max(1)).map_or(0, |byte| usize::from(*byte));
+        now_ns = now_ns.saturating_add(PAUSES_NS[pause % PAUSES_NS.len()]);
+        session.step(now_ns, Input::Tick, &mut outputs);
+        session.step(now_ns, Input::Look(&sum), &mut outputs);
+        if outputs.contains(&Output::Connect(Route::Service)) {
+            session.step(now_ns, Input::Connected(Peer { name: String::new(), secret: None }), &mut outputs);
+        }
+        outputs.clear();
+        sum.waiting = u32::from(turn % 3 != 0);
+        match inbox.take() {
+            Ok(Some(message)) => session.step(now_ns, Input::Received(message), &mut outputs),
+            _ => break,
+        }
+    }
+    session.step(now_ns, Input::Broken { reason: "gone".into() }, &mut outputs);
+    session.step(now_ns.saturating_add(2_000_000_000), Input::Tick, &mut outputs);
+    match session.gate() {
+        Gate::Open { .. } => Ok(()),
+        gate => Err(format!("the gate is {gate:?} though nobody coordinates")),
     }
 }
 

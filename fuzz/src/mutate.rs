@@ -2,7 +2,7 @@
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use weir_coord::wire::{FileInfo, Message, Progress, Reader};
+use weir_coord::wire::{FileInfo, Identity, Message, Piece, Progress, Reader};
 
 /// Inputs are at most this long: some hundred frames.
 const MAX_INPUT_BYTES: usize = 8 << 10;
@@ -15,22 +15,19 @@ fn frames(messages: &[Message]) -> Vec<u8> {
 
 /// Every kind of message, and whole conversations of three jobs.
 pub(crate) fn good_frames() -> Vec<Vec<u8>> {
-    let hello = |job: &str| Message::Hello {
-        job: job.into(),
-        application: "lammps".into(),
-        host: "node7".into(),
-        pid: 4711,
-        ranks: 8,
-        nodes: 2,
-        w_iter_ns: Some(10_000_000_000),
-        mean_phase_bytes: None,
-        rejoins: job == "b",
+    let hello = |job: &str| {
+        let names = Identity { job: job.into(), application: "lammps".into(), ..Identity::default() };
+        let numbers = Identity { pid: 4711, ranks: 8, nodes: 2, w_iter_ns: Some(10_000_000_000), ..names };
+        let identity =
+            Identity { host: "node7".into(), account: "physics".into(), storage: "disk".into(), ..numbers };
+        Message::Hello { identity, rejoins: job == "b", epoch: 0 }
     };
     let progress = Progress { done_bytes: 1 << 20, spent_bytes: 2 << 20, wanted_bytes: 3 << 20 };
     let begin = Message::Begin { phase: 1, bytes: Some(1 << 30) };
-    let moved = Message::Moved { phase: 1, progress };
+    let moved = Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0 };
     let end = Message::End { phase: 1, bytes: 3 << 20, io_ns: 5, waited_ns: 6 };
-    let resume = Message::Resume { phase: 1, bytes: None, age_ns: 1 << 30, granted: true, progress };
+    let age_ns = 1 << 30;
+    let resume = Message::Resume { phase: 1, bytes: None, age_ns, granted: true, progress };
     let file =
         FileInfo { path: "/scratch/a".into(), ranks: 8, nodes: 2, bytes: 1 << 30, ..FileInfo::default() };
     let ask = Message::Ask { request: 1, file: file.clone() };
@@ -38,6 +35,7 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     let claim = Message::Claim { request: 1, file, targets: vec![1, 3] };
     let read = |number, target| Message::Read {
         reader: Reader { number, file: 3, call: 1, target, service_ns: 1 << 20, shuffle_ns: 7_000 },
+        pieces: vec![Piece { target, offset_bytes: 0, length_bytes: 1 << 20 }],
     };
     let served = |number| Message::Served { number, call: 1 };
     let singles = [
@@ -59,7 +57,14 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         Message::StatusQuery {},
         Message::Challenge { nonce: [3; 32] },
         Message::Proven { mac: [4; 32] },
-        Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy: "weir".into(), orders: true },
+        Message::Welcome {
+            lease_ms: 800,
+            beat_ms: 200,
+            report_ms: 2,
+            policy: "weir".into(),
+            orders: true,
+            epoch: 1,
+        },
         Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX, expected_ns: 0 },
         Message::Hold { phase: 1, expected_ns: 1 },
         Message::Credit { phase: 1, credit_bytes: 1 << 22, expected_ns: 1 << 30 },

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
-use weir_coord::client::Client;
+use weir_coord::session::Input;
 use weir_coord::wire::FileInfo;
 use weir_profile::layout::{load_text, store_text};
 
@@ -131,11 +131,11 @@ impl Desk {
     }
 
     /// The leader passes on what lies on the desk.
-    pub(super) fn pass_on(&self, client: &mut Client) {
+    pub(super) fn pass_on(&self, tell: impl FnOnce(Input<'static>)) {
         // The state first: what belongs to it was written before.
         match self.state.load(Acquire) {
             CLOSED => {
-                client.release(self.request.load(Relaxed));
+                tell(Input::Release { request: self.request.load(Relaxed) });
                 self.state.store(FREE, Release);
             }
             ASKED if self.state.compare_exchange(ASKED, SENT, AcqRel, Relaxed).is_ok() => {
@@ -147,7 +147,7 @@ impl Desk {
                     fixed_aggregators: self.fixed_aggregators.load(Relaxed),
                     fixed_stripes: self.fixed_stripes.load(Relaxed),
                 };
-                client.ask(self.request.load(Relaxed), file);
+                tell(Input::Ask { request: self.request.load(Relaxed), file });
             }
             _ => {}
         }

@@ -6,7 +6,8 @@
 //! rank that does not run under Weir would not take part.
 
 use super::desk::{Answer, TARGETS};
-use super::{attached, is_on, presence};
+use super::page::Attached;
+use super::{is_on, lane};
 use crate::abi::{self, Handle};
 use crate::config;
 use crate::profile;
@@ -26,13 +27,20 @@ const LIMIT: Duration = Duration::from_millis(250);
 /// What of an answer is handed on: request, aggregators, stripes, number of targets, targets.
 type Told = [u32; 4 + TARGETS];
 
-/// Files that have an allocation: handle and request, in the process that asked.
-static ALLOCATED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+/// Files that have an allocation, in the process that asked, by handle.
+static ALLOCATED: Mutex<Vec<(usize, Allocation)>> = Mutex::new(Vec::new());
+
+/// What a coordinator was asked for, and where.
+#[derive(Clone, Copy)]
+struct Allocation {
+    attached: Attached,
+    request: u64,
+}
 
 /// An info of our own for one call, freed with it.
 pub(crate) struct Hints {
     info: u64,
-    request: Option<u64>,
+    allocation: Option<Allocation>,
 }
 
 impl Hints {
@@ -44,8 +52,8 @@ impl Hints {
 
     /// The file was opened.
     pub(crate) fn opened(&self, handle: usize) {
-        if let Some(request) = self.request {
-            ALLOCATED.lock().unwrap_or_else(|e| e.into_inner()).push((handle, request));
+        if let Some(allocation) = self.allocation {
+            ALLOCATED.lock().unwrap_or_else(|e| e.into_inner()).push((handle, allocation));
         }
     }
 }
@@ -75,26 +83,29 @@ pub(crate) fn for_file(
         abi::comm_size(comm, &mut size)?;
     }
     let mut told: Told = [0; 4 + TARGETS];
+    let mut asked = None;
     if rank == 0
         && is_on()
-        && let Some(answer) = path().and_then(|path| ask(&path, size, info))
+        && let Some((attached, answer)) = path().and_then(|path| ask(&path, size, info))
     {
         told = tell(&answer);
+        asked = Some(attached);
     }
     // SAFETY: a buffer of that many bytes; all ranks of the communicator are in this call.
     unsafe {
         abi::bcast(told.as_mut_ptr().cast(), size_of::<Told>() as c_int, abi::current().byte, 0, comm)?
     };
-    let request = (rank == 0 && told[0] != 0).then_some(u64::from(told[0]));
-    let hints = with_hints(info, &told, request);
-    if let (None, Some(request)) = (&hints, request) {
-        release(request);
+    let asked = asked.filter(|_| told[0] != 0);
+    let allocation = asked.map(|attached| Allocation { attached, request: u64::from(told[0]) });
+    let hints = with_hints(info, &told, allocation);
+    if let (None, Some(allocation)) = (&hints, allocation) {
+        release(allocation);
     }
     hints
 }
 
-fn ask(path: &str, ranks: c_int, info: Handle) -> Option<Answer> {
-    let attached = attached()?;
+fn ask(path: &str, ranks: c_int, info: Handle) -> Option<(Attached, Answer)> {
+    let attached = lane::of_path(path)?;
     let here = profile::ranks_on_this_node().unwrap_or(profile::identity().nprocs).max(1);
     let ranks = u32::try_from(ranks).unwrap_or(1);
     let file = FileInfo {
@@ -106,7 +117,8 @@ fn ask(path: &str, ranks: c_int, info: Handle) -> Option<Answer> {
         fixed_stripes: own_hint(info, STRIPING_FACTOR).unwrap_or(0),
     };
     let page = attached.page;
-    page.desk.ask(&file, LIMIT, || _ = page.bell.ring())
+    let answer = page.desk.ask(&file, LIMIT, || _ = page.bell.ring())?;
+    Some((attached, answer))
 }
 
 fn tell(answer: &Answer) -> Told {
@@ -136,7 +148,7 @@ fn own_hint(info: Handle, key: &CStr) -> Option<u32> {
 }
 
 /// The program's info and what it does not say itself.
-fn with_hints(info: Handle, told: &Told, request: Option<u64>) -> Option<Hints> {
+fn with_hints(info: Handle, told: &Told, allocation: Option<Allocation>) -> Option<Hints> {
     let [_, aggregators, stripes, targets, first, ..] = *told;
     let wanted = [
         (CB_NODES, aggregators, aggregators > 0),
@@ -148,7 +160,7 @@ fn with_hints(info: Handle, told: &Told, request: Option<u64>) -> Option<Hints> 
         return None;
     }
     let abi = abi::current();
-    let mut hints = Hints { info: 0, request };
+    let mut hints = Hints { info: 0, allocation };
     let place = (&raw mut hints.info).cast();
     // SAFETY: room for a handle of any ABI, and the program's own info.
     let made = unsafe {
@@ -170,14 +182,12 @@ fn with_hints(info: Handle, told: &Told, request: Option<u64>) -> Option<Hints> 
 pub(crate) fn closed(handle: usize) {
     let mut allocated = ALLOCATED.lock().unwrap_or_else(|e| e.into_inner());
     let Some(index) = allocated.iter().position(|(of, _)| *of == handle) else { return };
-    let (_, request) = allocated.swap_remove(index);
+    let (_, allocation) = allocated.swap_remove(index);
     drop(allocated);
-    release(request);
+    release(allocation);
 }
 
-fn release(request: u64) {
-    if let Some(presence) = presence() {
-        let page = presence.attached.page;
-        page.desk.release(request, LIMIT, || _ = page.bell.ring());
-    }
+fn release(Allocation { attached, request }: Allocation) {
+    let page = attached.page;
+    page.desk.release(request, LIMIT, || _ = page.bell.ring());
 }

@@ -3,16 +3,17 @@
 //! for that read alone: between two reads it may wait for others of its job, and those for their turns.
 
 use super::bell;
-use super::page::{Attached, OPEN};
+use super::page::Attached;
 use super::target::{self, Origin};
-use super::{Outcome, count_wait, wait_for};
+use super::{count_wait, patience, wait_for};
 use crate::clock;
 use crate::measure::handles::Open;
 use crate::shim::caller::Thread;
 use crate::shim::shield::shield;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use weir_coord::client::Client;
+use weir_coord::ledger::Outcome;
 use weir_coord::now_ns;
+use weir_coord::session::Input;
 use weir_coord::wire::Reader;
 use weir_profile::layout::Block;
 
@@ -94,7 +95,7 @@ impl Reads {
         let round = self.rounds.fetch_add(1, Relaxed);
         let is_worth_it = self.service_ns.load(Relaxed) >= SHORTEST_NS && self.known.load(Relaxed) != NONE;
         let page = attached.page;
-        let place = if is_worth_it && page.credit_bytes() != OPEN && page.readers.are_ordered() {
+        let place = if is_worth_it && !page.ledger.is_open() && page.readers.are_ordered() {
             shield(None, || self.ask(attached, descriptor, round))
         } else {
             None
@@ -142,12 +143,13 @@ impl Reads {
     fn wait(&self, attached: &Attached, place: &Place) -> Outcome {
         let (start_ticks, start_ns) = (clock::ticks(), now_ns());
         // Whatever else became of the place, or of the gate, nobody will answer.
-        let waits = |state: &u32| matches!(*state, ASKED | SENT) && attached.page.credit_bytes() != OPEN;
+        let waits = |state: &u32| matches!(*state, ASKED | SENT) && !attached.page.ledger.is_open();
         let look = || Some(place.state.load(Acquire)).filter(waits);
+        let patience = patience(start_ns, attached.slot.waited_ns());
         let outcome =
-            wait_for(attached, start_ns, || 0, look, |state, limit| bell::sleep(&place.state, state, limit));
+            wait_for(attached, patience, look, |state, limit| bell::sleep(&place.state, state, limit));
         let waited_ticks = count_wait(attached.slot, start_ticks, start_ns, outcome);
-        crate::measure::with_header(|header| {
+        super::record(|header| {
             header.turns.asked.fetch_add(1, Relaxed);
             header.turns.wait_ticks.fetch_add(waited_ticks, Relaxed);
         });
@@ -265,7 +267,7 @@ impl Readers {
     }
 
     /// The leader passes on who asks, and who has read.
-    pub(super) fn pass_on(&self, client: &mut Client) {
+    pub(super) fn pass_on(&self, mut tell: impl FnMut(Input<'static>)) {
         if self.news.swap(0, AcqRel) == 0 {
             return;
         }
@@ -273,17 +275,17 @@ impl Readers {
             // The state first: what belongs to it was written before.
             match place.state.load(Acquire) {
                 ASKED if place.state.compare_exchange(ASKED, SENT, AcqRel, Relaxed).is_ok() => {
-                    client.read(Reader {
+                    tell(Input::Read(Reader {
                         number,
                         file: place.file.load(Relaxed),
                         call: place.call.load(Relaxed),
                         target: place.target.load(Relaxed),
                         service_ns: place.service_ns.load(Relaxed),
                         shuffle_ns: place.shuffle_ns.load(Relaxed),
-                    });
+                    }));
                 }
                 READ => {
-                    client.served(number, place.call.load(Relaxed));
+                    tell(Input::Served { number, call: place.call.load(Relaxed) });
                     place.pid.store(0, Relaxed);
                     place.state.store(FREE, Release);
                 }
@@ -316,9 +318,6 @@ impl Readers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-    use weir_coord::Waker;
-    use weir_coord::client::{Identity, Word};
 
     fn readers() -> Box<Readers> {
         // SAFETY: zeros are valid.
@@ -333,23 +332,25 @@ mod tests {
         place
     }
 
-    /// What a client says that has nobody to ask.
-    fn words(readers: &Readers) -> Vec<Word> {
-        let mut client = Client::new(Identity::default(), None, Waker::new().unwrap()).unwrap();
-        let mut words = Vec::new();
-        readers.pass_on(&mut client);
-        client.step(Duration::ZERO, &mut |word| words.push(word));
-        words
+    /// What the leader passes on: who asks, and who has read, by number and call.
+    fn passed_on(readers: &Readers) -> Vec<(&'static str, u32, u64)> {
+        let mut told = Vec::new();
+        readers.pass_on(|input| match input {
+            Input::Read(Reader { number, call, .. }) => told.push(("asks", number, call)),
+            Input::Served { number, call } => told.push(("has read", number, call)),
+            other => panic!("{other:?}"),
+        });
+        told
     }
 
     #[test]
     fn who_asks_is_answered_and_its_place_is_free_when_it_has_read() {
         let readers = readers();
         let place = ask(&readers, 3, 8);
-        assert_eq!(words(&readers), [Word::Turn { number: 3, call: 8 }]);
-        assert_eq!(words(&readers), [], "asked once");
+        assert_eq!(passed_on(&readers), [("asks", 3, 8)]);
+        assert_eq!(passed_on(&readers), [], "asked once");
         readers.open();
-        assert_eq!(words(&readers), [Word::Turn { number: 3, call: 8 }], "by another leader too");
+        assert_eq!(passed_on(&readers), [("asks", 3, 8)], "by another leader too");
         readers.turn(3, 7);
         readers.turn(4, 8);
         readers.turn(u32::MAX, 8);
@@ -359,7 +360,7 @@ mod tests {
         assert!(!std::ptr::eq(ask(&readers, 3, 9), place), "it is taken");
         place.state.store(READ, Relaxed);
         readers.news.store(1, Release);
-        words(&readers);
+        assert_eq!(passed_on(&readers), [("has read", 3, 8), ("asks", 4, 9)]);
         assert!(std::ptr::eq(ask(&readers, 3, 10), place));
     }
 
@@ -371,7 +372,7 @@ mod tests {
         readers.call_roll(|_| false);
         assert!(readers.take(5).is_none());
         readers.call_roll(|pid| pid == std::process::id());
-        assert_eq!(words(&readers), []);
+        assert_eq!(passed_on(&readers).len(), PLACES);
         assert!(readers.take(5).is_some());
     }
 

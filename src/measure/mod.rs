@@ -12,7 +12,7 @@ mod record;
 pub(crate) mod steady;
 mod sums;
 
-pub(crate) use record::{ensure, header, open_shared_lane, save, with_header};
+pub(crate) use record::{ensure, finish, header, open_shared_lane, save, with_header};
 
 /// Lets go of the record: it belongs to a parent process, or is finished.
 pub(crate) fn forget() {

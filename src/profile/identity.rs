@@ -23,6 +23,10 @@ pub(crate) struct Identity {
     pub(crate) spawned: bool,
     /// `WEIR_DIR`, or the current directory when MPI was initialised.
     pub(crate) directory: PathBuf,
+    /// The current directory when MPI was initialised.
+    pub(crate) started_in: PathBuf,
+    /// Whose process this was when MPI was initialised.
+    pub(crate) user: u32,
 }
 
 impl Identity {
@@ -39,6 +43,8 @@ impl Identity {
         let spawned = model == Model::World && has_parent();
         let rank = u64::try_from(rank).ok().or_else(rank_from_environment).unwrap_or(0);
         let nprocs = u64::try_from(size).ok().or_else(size_from_environment).unwrap_or(1);
+        // Absolute from the start: the program may change its directory.
+        let started_in = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let mut level: c_int = 0;
         // SAFETY: MPI is initialised.
         unsafe { abi::query_thread(&mut level) };
@@ -52,10 +58,10 @@ impl Identity {
             mpi: abi::library_version(),
             thread_level: u64::try_from(level).unwrap_or(0),
             spawned,
-            // Absolute from the start: the program may change its directory.
-            directory: std::env::current_dir()
-                .unwrap_or_else(|_| PathBuf::from("."))
-                .join(std::env::var_os("WEIR_DIR").unwrap_or_default()),
+            directory: started_in.join(std::env::var_os("WEIR_DIR").unwrap_or_default()),
+            started_in,
+            // SAFETY: asks for a number.
+            user: unsafe { libc::geteuid() },
         }
     }
 }
@@ -94,6 +100,14 @@ fn size_from_environment() -> Option<u64> {
 /// What the launcher says.
 pub(crate) fn ranks_on_this_node() -> Option<u64> {
     first_number(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"])
+}
+
+/// Whether all ranks are on this node, as far as the launcher says.
+pub(crate) fn is_on_one_node() -> bool {
+    let nprocs = super::identity().nprocs;
+    nprocs == 1
+        || ranks_on_this_node() == Some(nprocs)
+        || first_number(&["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]) == Some(1)
 }
 
 /// The program's name; for an interpreter, that of the script.

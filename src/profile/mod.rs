@@ -3,27 +3,28 @@
 mod identity;
 pub(crate) mod signals;
 
-pub(crate) use identity::{Identity, rank_from_environment, ranks_on_this_node, stat_field};
+pub(crate) use identity::{Identity, is_on_one_node, rank_from_environment, ranks_on_this_node, stat_field};
 pub(crate) use signals::watch as watch_signals;
 
 use crate::clock::{self, Moment};
 use crate::lifecycle::{self, Model};
+use crate::node::{self, Merge};
 use crate::{config, measure};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
-use weir_profile::job::Launch;
+use weir_profile::job::{Launch, RECORD_EXTENSION, launch_suffix};
 use weir_profile::layout::Ended;
 
 static IDENTITY: RwLock<Option<Arc<Identity>>> = RwLock::new(None);
 /// The process that was armed.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// Whether the record has a file; without one there is no profile.
+/// Whether the record can be written, as far as that was tried; if not, there is no profile.
 static HAS_FILE: AtomicBool = AtomicBool::new(true);
 
-/// How long rank 0 waits for the records of the others after `MPI_Finalize`.
-const MERGE_LIMIT: Duration = Duration::from_secs(5);
+/// How long rank 0 waits for the records of the others after `MPI_Finalize`, where it merges them itself.
+const MERGE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Finds out who this process is. MPI must be up.
 pub(crate) fn identify(model: Model) {
@@ -69,14 +70,21 @@ fn records() -> PathBuf {
     directory().join(format!(".weir-{}", identity().job))
 }
 
+/// What this process's record is called.
+pub(crate) fn record_name() -> String {
+    name_of_generation(lifecycle::GENERATION.load(Relaxed))
+}
+
+fn name_of_generation(generation: u32) -> String {
+    let (identity, process) = (identity(), std::process::id());
+    let (Identity { rank, host, .. }, launch) = (&*identity, launch_suffix(identity.launch));
+    format!("{rank}-{host}-{process}-{generation}{launch}.{RECORD_EXTENSION}")
+}
+
+/// Where it goes if no helper keeps it.
 pub(crate) fn record_path() -> PathBuf {
-    let identity = identity();
-    let path = |generation| {
-        let (Identity { rank, host, .. }, process) = (&*identity, std::process::id());
-        let launch = weir_profile::job::launch_suffix(identity.launch);
-        records().join(format!("{rank}-{host}-{process}-{generation}{launch}.rec"))
-    };
     let generation = lifecycle::GENERATION.load(Relaxed);
+    let path = |generation| records().join(name_of_generation(generation));
     // A program that has replaced itself by exec is the same process, and has left a record.
     (generation..).take(MOST_IMAGES).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(generation))
 }
@@ -84,7 +92,7 @@ pub(crate) fn record_path() -> PathBuf {
 /// Of one process after the other, each with a record of its own.
 const MOST_IMAGES: usize = 1_000;
 
-/// The record cannot have a file: everything goes on in memory.
+/// The record cannot be written.
 pub(crate) fn no_record(path: &Path, error: &std::io::Error) {
     HAS_FILE.store(false, Relaxed);
     if identity().rank == 0 {
@@ -125,10 +133,32 @@ pub(crate) fn note_fuse(text: &str) {
     });
 }
 
-/// After `MPI_Finalize`: rank 0 merges what all have left into the job's profile.
+/// After `MPI_Finalize`: rank 0 has what all have left merged into the job's profile.
 pub(crate) fn write() {
     let identity = identity();
-    if identity.rank != 0 || !records().is_dir() {
+    if identity.rank != 0 {
+        return;
+    }
+    let launch = Launch { id: Some(identity.launch), start_ns: lifecycle::armed_at().realtime_ns };
+    // A helper that kept this process's record may have gone when it had nothing more to do.
+    let was_kept = measure::header().is_some_and(|header| header.alone.load(Relaxed) == 0);
+    match node::merge(launch, was_kept || !is_on_one_node()) {
+        Merge::Done(Some(path)) => config::say_verbose(|| format!("profile {}", path.display())),
+        Merge::Done(None) => {}
+        Merge::Failed(reason) => config::say(&reason),
+        Merge::Late => config::say(&format!(
+            "no profile yet: WEIR_DIR={} has not answered within {} s; a process of Weir's waits for it, and `weir report` \
+            looks again",
+            identity.directory.display(),
+            node::WRITE_LIMIT.as_secs()
+        )),
+        Merge::NoHelper => write_alone(launch),
+    }
+}
+
+/// The same where there is no helper: ranks have written their records themselves, or there are none.
+fn write_alone(launch: Launch) {
+    if !records().is_dir() {
         return;
     }
     if file_size_limit() < LARGEST_PROFILE_BYTES {
@@ -150,11 +180,6 @@ pub(crate) fn write() {
         }
         return;
     }
-    if !HAS_FILE.load(Relaxed) {
-        // Made for a record that could not be; it goes if nobody else has one in it.
-        _ = std::fs::remove_dir(records());
-    }
-    let launch = Launch { id: Some(identity.launch), start_ns: lifecycle::armed_at().realtime_ns };
     match weir_profile::finish_job(&records(), &directory(), launch, MERGE_LIMIT) {
         Ok(Some(path)) => config::say_verbose(|| format!("profile {}", path.display())),
         Ok(None) => {}
@@ -170,6 +195,6 @@ pub(crate) fn write() {
 /// `weir_flush`: the clock in the record is moved on, so that what it says is true as of now.
 pub(crate) fn flush() -> bool {
     measure::with_header(|header| Moment::now().store(&header.clock_last));
-    measure::save();
-    measure::header().is_some() && HAS_FILE.load(Relaxed)
+    measure::header()
+        .is_some_and(|header| if header.alone.load(Relaxed) == 0 { node::flush() } else { measure::save() })
 }

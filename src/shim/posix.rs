@@ -101,7 +101,7 @@ macro_rules! data_calls {
                     let _caller = by_whom(thread, $fd);
                     let _pass = gate::is_on().then(|| match Direction::$direction {
                         Direction::Read => gate::admit_read(thread, block, $fd, $bytes),
-                        Direction::Write => gate::admit(thread, block, $bytes),
+                        Direction::Write => gate::admit(thread, block, $fd, $bytes),
                     });
                     let start = ticks();
                     // SAFETY: the program's own call.
@@ -194,7 +194,7 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
     if gate::is_on() {
         // Over at once: when it really ends is not known before the program asks, which may be long after, and the
         // turn should not last until then.
-        drop(gate::admit(thread, block, bytes));
+        drop(gate::admit(thread, block, fd, bytes));
         if thread.gate_ticks.get() > 0 {
             data::activity(thread, start_ticks, ticks());
         }

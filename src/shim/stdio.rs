@@ -112,7 +112,9 @@ macro_rules! data_calls {
             #[cold]
             #[inline(never)]
             unsafe fn gated(block: &'static Block, $($arg: $type),*) -> $answer {
-                let mut pass = gate::admit(Thread::current(), block, 0);
+                // SAFETY: a stream that the C library knows.
+                let descriptor = unsafe { libc::fileno($stream) };
+                let mut pass = gate::admit(Thread::current(), block, descriptor, 0);
                 let start = ticks();
                 // SAFETY: the program's own call.
                 let $result = unsafe { real($($arg),*) };

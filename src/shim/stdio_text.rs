@@ -61,7 +61,7 @@ fn print_on(op: &'static Op, fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if observing()
         && let Some(block) = files::of_fd(Module::Posix, fd)
     {
-        let mut pass = gate::is_on().then(|| gate::admit(Thread::current(), block, 0));
+        let mut pass = gate::is_on().then(|| gate::admit(Thread::current(), block, fd, 0));
         let start = ticks();
         let printed = real();
         if let Some(pass) = &mut pass {

@@ -9,6 +9,7 @@ pub(crate) mod mpi;
 pub(crate) mod nodes;
 pub(crate) mod profile;
 pub(crate) mod run;
+pub(crate) mod volume;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use mpi::{Found, Mpi};

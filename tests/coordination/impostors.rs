@@ -16,7 +16,7 @@ type Act = fn(&mut UnixStream);
 /// Its name, what it does, and what the job's line names.
 const IMPOSTORS: &[(&str, Act, &str)] = &[
     ("silent", |_| {}, "does not answer"),
-    ("deaf", |stream| drop(stream.shutdown(std::net::Shutdown::Both)), "lost"),
+    ("deaf", |stream| drop(stream.shutdown(std::net::Shutdown::Both)), "the coordinator at"),
     ("noisy", |stream| drop(stream.write_all(&[0xa5; 4096])), "frame"),
     ("endless", |stream| drop(stream.write_all(&u32::MAX.to_le_bytes())), "frame"),
     ("half", |stream| drop(stream.write_all(&welcome()[..9])), "does not answer"),
@@ -38,7 +38,8 @@ pub(super) fn list() -> Vec<Scenario> {
 fn welcome() -> Vec<u8> {
     let policy = "exclusive".into();
     let mut bytes = Vec::new();
-    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy, orders: false }.encode(&mut bytes);
+    Message::Welcome { lease_ms: 800, beat_ms: 200, report_ms: 2, policy, orders: false, epoch: 0 }
+        .encode(&mut bytes);
     bytes
 }
 

@@ -8,7 +8,7 @@ use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_coord::place::Place as Meeting;
+use weir_coord::place::PageFile;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
@@ -132,34 +132,43 @@ fn successor(place: &Place) -> Verdict {
     Ok(())
 }
 
-/// The page of a job on this node, if it is there.
-fn page(job: &Turns) -> Verdict<Option<PathBuf>> {
-    Ok(Some(Meeting::of_job(&job.id)?.page()).filter(|path| path.exists()))
+/// The files of the job's pages on this node.
+fn pages(job: &Turns) -> Verdict<Vec<PathBuf>> {
+    Ok(PageFile::all_of_job(&job.id)?.iter().map(PageFile::path).collect())
 }
 
+/// A page has a file only where there is no helper process to keep it.
 fn nothing_stays(place: &Place) -> Verdict {
-    let directory = Directory::new()?;
-    let job = Turns::new(place, "job", &directory.elect(), Shape { phases: 3, ..USUAL })?;
-    let live = job.start()?;
-    live.said_first("IN")?;
-    ensure(page(&job)?.is_some(), || "the page is not where it is looked for".into())?;
-    job.ended_well(&live.end()?)?;
-    let left = page(&job)?;
-    ensure(left.is_none(), || format!("left behind: {left:?}"))
+    for (helper, files) in [(None, 0), (Some("/nonexistent/weir"), 1)] {
+        let directory = Directory::new()?;
+        let mut job = Turns::new(place, "job", &directory.elect(), Shape { phases: 3, ..USUAL })?;
+        if let Some(helper) = helper {
+            job = job.variable("WEIR_HELPER", helper);
+        }
+        let live = job.start()?;
+        live.said_first("IN")?;
+        let found = pages(&job)?;
+        ensure(found.len() == files, || format!("{files} files are wanted: {found:?}"))?;
+        job.ended_well(&live.end()?)?;
+        let left = pages(&job)?;
+        ensure(left.is_empty(), || format!("left behind: {left:?}"))?;
+    }
+    Ok(())
 }
 
 /// All ranks are killed at once; `weir run` tidies up behind them.
 fn nothing_stays_when_killed(place: &Place) -> Verdict {
     let directory = Directory::new()?;
     let mut job = Turns::new(place, "job", &directory.elect(), USUAL)?;
+    job = job.variable("WEIR_HELPER", "/nonexistent/weir");
     job.job = Job::under(job.job.preload([]), &["run", "--quiet", "--job-id", &job.id]);
     let live = job.start()?;
     live.said_first("IN")?;
     let pids = live.pids(RANKS)?;
-    ensure(page(&job)?.is_some(), || "the page is not where it is looked for".into())?;
+    ensure(!pages(&job)?.is_empty(), || "the page is not where it is looked for".into())?;
     pids.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
     job.left_nothing_wrong(&live.end()?)?;
     until("all ranks are gone", SOON, || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()))?;
-    let left = page(&job)?;
-    ensure(left.is_none(), || format!("left behind: {left:?}"))
+    let left = pages(&job)?;
+    ensure(left.is_empty(), || format!("left behind: {left:?}"))
 }

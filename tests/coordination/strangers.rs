@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_coord::address::Address;
-use weir_coord::wire::{Message, VERSION};
+use weir_coord::wire::{Identity, Message, UNSEALED, VERSION};
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
@@ -56,23 +56,14 @@ fn undisturbed(
 }
 
 fn frame(version: u8, kind: u8, fields: &[u8]) -> Vec<u8> {
-    let length = (fields.len() as u32 + 2).to_le_bytes();
-    [&length[..], &[version, kind], fields].concat()
+    let length = (fields.len() as u32 + 3).to_le_bytes();
+    [&length[..], &[version, kind, UNSEALED], fields].concat()
 }
 
 fn hello(name: &str) -> Vec<u8> {
-    let message = Message::Hello {
-        job: name.into(),
-        application: "stranger".into(),
-        host: "elsewhere".into(),
-        pid: 1,
-        ranks: 1,
-        nodes: 1,
-        w_iter_ns: None,
-        mean_phase_bytes: None,
-        rejoins: false,
-    };
-    encoded(&message)
+    let identity =
+        Identity { job: name.into(), ranks: 1, nodes: 1, storage: "disk".into(), ..Identity::default() };
+    encoded(&Message::Hello { identity, rejoins: false, epoch: 0 })
 }
 
 fn encoded(message: &Message) -> Vec<u8> {
@@ -179,7 +170,7 @@ fn wire_version(place: &Place) -> Verdict {
         while !stop.load(Relaxed) {
             for version in [VERSION - 1, VERSION + 1] {
                 let Some(mut stream) = connect(socket) else { continue };
-                let _ = stream.write_all(&frame(version, 1, &hello("other")[6..]));
+                let _ = stream.write_all(&frame(version, 1, &hello("other")[7..]));
                 let mut answer = Vec::new();
                 let _ = stream.read_to_end(&mut answer);
                 let text = String::from_utf8_lossy(&answer).into_owned();

@@ -68,6 +68,9 @@ impl Turns {
         let job = job
             .variable("WEIR_COORDINATOR", coordinator)
             .variable("WEIR_POLICY", "exclusive")
+            // Whether turns are kept shows if nobody may go out of turn.
+            .variable("WEIR_BACKFILL", "off")
+            .variable("WEIR_FREE_BYTES", "0")
             .variable("WEIR_JOB_ID", &self.id)
             .variable("TMPDIR", self.scratch.path())
             // Files are closed at the end of a phase; nothing else ends one on a busy machine.

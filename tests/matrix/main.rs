@@ -7,7 +7,7 @@
 mod common;
 mod scenarios;
 
-use common::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, mpi, nodes, profile, run, scenario};
+use common::{Place, SYSTEM, Scenario, Stop, Verdict, ensure, mpi, nodes, profile, run, scenario, volume};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

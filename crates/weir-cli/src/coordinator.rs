@@ -29,13 +29,20 @@ pub(crate) struct Args {
     /// [default: nio]
     #[arg(long, value_name = "ORDER")]
     order: Option<aggregators::Policy>,
-    /// A file of lines `key = value` with the keys listen, policy, order, key, and of sections [storage PATH]; what is
+    /// Whether a job may go out of turn while those whose turn it is leave the storage idle: on or off [default: on]
+    #[arg(long, value_name = "ON", value_parser = on_or_off)]
+    backfill: Option<bool>,
+    /// A file of lines `key = value` with the keys listen, policy, order, backfill, key, and of sections [storage PATH]; what is
     /// said here stands above it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The file with the key that TCP peers must have; only its owner may read it
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+}
+
+fn on_or_off(value: &str) -> Result<bool, String> {
+    weir_profile::settings::flag(value).map_err(|wanted| format!("not {wanted}"))
 }
 
 impl Args {
@@ -46,6 +53,7 @@ impl Args {
             listen: if self.listen.is_empty() { file.listen } else { self.listen.clone() },
             policy: self.policy.or(file.policy),
             order: self.order.or(file.order),
+            backfill: self.backfill.or(file.backfill),
             key: self.key.clone().or(file.key),
             storages: file.storages,
         })
@@ -130,6 +138,7 @@ impl Service {
         let settings = Settings {
             policy: config.policy.unwrap_or(PolicyKind::Weir),
             order: config.order.unwrap_or(aggregators::DEFAULT),
+            backfill: config.backfill.unwrap_or(true),
             key: config.key.as_deref().map(Key::read).transpose()?,
             title: format!("weir coordinator, pid {}", std::process::id()),
             storages: config.storages.clone(),

@@ -4,6 +4,7 @@ mod coordinator;
 mod doctor;
 mod elf;
 mod launcher;
+mod node_helper;
 mod output;
 mod pages;
 mod report;
@@ -44,6 +45,9 @@ enum Command {
     Coordinator(coordinator::Args),
     /// Show who coordinates, who is in I/O and who waits
     Status(status::Args),
+    /// Keep the records of a job's ranks on this node; started by libweir.so
+    #[command(hide = true)]
+    NodeHelper(node_helper::Args),
     /// Print the completions of a shell
     Completions(pages::CompletionsArgs),
     /// Write the manual pages to a directory
@@ -57,6 +61,10 @@ fn main() -> ExitCode {
     // A reader that has seen enough (`weir report | head`) ends this program quietly, as it does others.
     // SAFETY: before any thread is started.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // Ranks wait for it to listen: not before all that the other commands have to say was put together.
+    if let Some(outcome) = node_helper::run_at_once() {
+        return outcome.unwrap_or_else(fail);
+    }
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
         Err(message) => return explain(&message),
@@ -70,6 +78,7 @@ fn main() -> ExitCode {
         Command::Train(args) => train::run(&args),
         Command::Coordinator(args) => coordinator::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::NodeHelper(args) => node_helper::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
     };

@@ -9,11 +9,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::time::Duration;
 use weir_coord::address::Choice;
-use weir_coord::place::Place;
+use weir_coord::place::PageFile;
 use weir_coord::{Order, PolicyKind};
 use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
-use weir_profile::settings;
+use weir_profile::{helper, settings};
 
 #[derive(clap::Args)]
 #[command(
@@ -62,6 +63,10 @@ pub(crate) struct Args {
     /// [default: WEIR_ORDER or nio]
     #[arg(long, value_name = "NAME", value_parser = order)]
     order: Option<String>,
+    /// Whether a job may go out of turn while those whose turn it is leave the storage idle: on or off
+    /// [default: WEIR_BACKFILL or on]
+    #[arg(long, value_name = "ON", value_parser = flag)]
+    backfill: Option<String>,
     /// Whose I/O waits for its turn: mpi, all or off; for some files only with their paths behind a colon,
     /// as in mpi:/scratch [default: WEIR_GATE or mpi]
     #[arg(long, value_name = "WHAT", value_parser = gate)]
@@ -69,6 +74,10 @@ pub(crate) struct Args {
     /// The longest wait for a turn, such as 60s [default: WEIR_MAX_WAIT or 60s]
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     max_wait: Option<String>,
+    /// What the job may move in a tenth of a second without taking turns, such as 512K; 0 for nothing
+    /// [default: WEIR_FREE_BYTES or 512K]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    free_bytes: Option<String>,
     /// New files get hints from the coordinator (aggregators, stripes); every rank must run under Weir
     #[arg(long)]
     hints: bool,
@@ -109,6 +118,10 @@ fn positive_time(value: &str) -> Result<String, String> {
     settings::time_ns(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
 
+fn size(value: &str) -> Result<String, String> {
+    settings::bytes(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
+}
+
 fn coordinator(value: &str) -> Result<String, String> {
     value.parse::<Choice>().map(|_| value.into())
 }
@@ -139,7 +152,7 @@ fn flag(value: &str) -> Result<String, String> {
 /// A setting that makes no sense is better refused here than replaced by its default in the job.
 pub(crate) fn check_environment() -> Result<(), String> {
     type Check = fn(&str) -> Result<String, String>;
-    let checks: [(&str, Check); 12] = [
+    let checks: [(&str, Check); 14] = [
         ("WEIR_JOB_ID", job_id),
         ("WEIR_PHASE_GAP", positive_time),
         ("WEIR_MAX_FILES", max_files),
@@ -149,8 +162,10 @@ pub(crate) fn check_environment() -> Result<(), String> {
         ("WEIR_COORDINATOR", coordinator),
         ("WEIR_POLICY", policy),
         ("WEIR_ORDER", order),
+        ("WEIR_BACKFILL", flag),
         ("WEIR_GATE", gate),
         ("WEIR_MAX_WAIT", positive_time),
+        ("WEIR_FREE_BYTES", size),
         ("WEIR_HINTS", flag),
     ];
     for (name, check) in checks {
@@ -181,9 +196,11 @@ impl Args {
         settings.extend(self.key.as_ref().map(|key| ("WEIR_KEY", key.into())));
         settings.extend(self.policy.as_ref().map(|policy| ("WEIR_POLICY", policy.into())));
         settings.extend(self.order.as_ref().map(|order| ("WEIR_ORDER", order.into())));
+        settings.extend(self.backfill.as_ref().map(|on| ("WEIR_BACKFILL", on.into())));
         settings.extend(self.gate.as_ref().map(|gate| ("WEIR_GATE", gate.into())));
         settings.extend(self.hints.then(|| ("WEIR_HINTS", "on".into())));
         settings.extend(self.max_wait.as_ref().map(|time| ("WEIR_MAX_WAIT", time.into())));
+        settings.extend(self.free_bytes.as_ref().map(|size| ("WEIR_FREE_BYTES", size.into())));
         settings.extend(self.verbose.then(|| ("WEIR_VERBOSE", "1".into())));
         settings
     }
@@ -193,6 +210,9 @@ impl Args {
 const NOT_PREPARED: u8 = 125;
 const NOT_RUNNABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// How long the helper process of this node may take to write what it keeps.
+pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A command that is ready to run, and what its profiles are known by.
 struct Job {
@@ -246,11 +266,11 @@ fn prepare(args: &Args) -> Result<Job, String> {
 
 /// Says where the profiles are that the job wrote, or its killed ranks left to be written.
 fn tell_profiles(args: &Args, job: &Job, status: ExitStatus) -> Result<(), String> {
+    // Ranks that were killed have left their records to the helper process, which may be about to write them.
+    helper::flush_job(&job.name, WRITE_LIMIT);
     merge_leftovers(&job.dir, &job.name);
-    // Ranks that were killed could not take it away.
-    if let Ok(place) = Place::of_job(&job.name) {
-        place.remove();
-    }
+    // Ranks that were killed could not take them away.
+    PageFile::all_of_job(&job.name).unwrap_or_default().iter().for_each(PageFile::remove);
     let mut profiles = profiles_of(&job.dir, &job.name)?;
     profiles.retain(|profile| !job.before.contains(profile));
     for profile in &profiles {

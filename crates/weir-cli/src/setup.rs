@@ -129,6 +129,10 @@ impl Setup {
         let mut variables: BTreeMap<String, OsString> =
             inherited.filter(|(name, _)| name.starts_with("WEIR_") && name != "WEIR_LIB").collect();
         variables.extend(settings.into_iter().map(|(name, value)| (name.to_string(), value)));
+        if let Ok(own) = std::env::current_exe() {
+            // What the ranks start as the helper process of their node, unless somebody has said otherwise.
+            variables.entry("WEIR_HELPER".into()).or_insert(own.into_os_string());
+        }
         variables.insert("LD_PRELOAD".into(), preload(library, std::env::var_os("LD_PRELOAD")));
         let variables: Variables = variables.into_iter().collect();
         let (words, environment) = launcher::hand_over(launcher.kind, command, &variables)?;

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_coord::Waker;
-use weir_coord::client::{Client, Identity, Word};
-use weir_coord::election::{Member, Way};
+use weir_coord::ledger::Sum;
+use weir_coord::member::{Member, Way};
 use weir_coord::server::Settings;
+use weir_coord::session::{Gate, Input, Limits, Word};
+use weir_coord::wire::Identity;
 
 struct Directory(PathBuf);
 
@@ -189,7 +191,7 @@ impl Elected {
         let thread = std::thread::spawn(move || {
             let network_host = Some("127.0.0.1".into());
             let way = Way::Elect { directory, network_host, settings: Settings::default() };
-            let mut member = Member::new(way, identity(), Waker::new().unwrap()).unwrap();
+            let mut member = member(way);
             while !stopped.load(SeqCst) {
                 member.step(Duration::from_millis(10), &mut |word| {
                     if let Word::Joined { .. } = word {
@@ -227,6 +229,7 @@ fn a_status_is_had_on_other_nodes() {
 
 fn identity() -> Identity {
     Identity {
+        storage: "disk".into(),
         job: "4711".into(),
         application: "lammps".into(),
         host: "node7".into(),
@@ -236,15 +239,19 @@ fn identity() -> Identity {
     }
 }
 
-fn join(address: &str) -> Client {
-    let mut client = Client::new(identity(), None, Waker::new().unwrap()).unwrap();
-    client.connect(&address.parse().unwrap()).unwrap();
-    client.begin(1, None);
-    let mut granted = false;
-    while !granted {
-        client.step(Duration::from_millis(50), &mut |word| granted |= matches!(word, Word::Granted { .. }));
+fn member(way: Way) -> Member {
+    let limits = Limits { phase_gap_ns: None, max_wait_ns: 60_000_000_000, free_bytes: 0 };
+    Member::new(way, identity(), limits, &Sum::default(), Waker::new().unwrap()).unwrap()
+}
+
+/// A job in a phase that is granted.
+fn join(address: &str) -> Member {
+    let mut member = member(Way::Service { address: address.parse().unwrap(), key: None });
+    member.tell(Input::Look(&Sum { marks: 1, ..Sum::default() }));
+    while !matches!(member.session().gate(), Gate::Granted { .. }) {
+        member.step(Duration::from_millis(50), &mut |_| {});
     }
-    client
+    member
 }
 
 #[test]
@@ -254,7 +261,7 @@ fn a_service_serves_reloads_and_stops() {
     let config = directory.file("config", &format!("policy = set10\nlisten = {address}\n"));
     let mut service = Service::start(&["--config", &config]);
     service.line("coordinating with policy set10, order nio, storages: none described");
-    let client = join(&address);
+    let job = join(&address);
     let status = weir(&["status", &address]);
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(text.contains("with policy set10") && text.contains("lammps"), "{text}{}", stderr(&status));
@@ -277,7 +284,7 @@ fn a_service_serves_reloads_and_stops() {
     let status = weir(&["status", &address]);
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(text.contains("with policy fair") && text.contains("\n/scratch:"), "{text}");
-    drop(client);
+    drop(job);
     service.signal(libc::SIGTERM);
     service.line("the coordinator stops");
     assert!(service.child.wait().unwrap().success());

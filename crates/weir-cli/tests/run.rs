@@ -282,14 +282,18 @@ fn launchers_are_asked_who_they_are_and_told_in_their_own_way() {
     };
     let (library, dir) = (library.display(), scratch.0.canonicalize().unwrap());
     let dir = dir.display();
+    let own = PathBuf::from(env!("CARGO_BIN_EXE_weir")).canonicalize().unwrap();
+    let own = own.display();
     let open_mpi = script(&scratch, "mpirun.openmpi", &show("mpirun (Open MPI) 5.0.5"));
     let expected = format!(
-        "{library}|-x LD_PRELOAD={library} -x WEIR_COORDINATOR=elect -x WEIR_DIR={dir} -x WEIR_JOB_ID=1 -n 2 ./app"
+        "{library}|-x LD_PRELOAD={library} -x WEIR_COORDINATOR=elect -x WEIR_DIR={dir} -x WEIR_HELPER={own} \
+        -x WEIR_JOB_ID=1 -n 2 ./app"
     );
     assert_eq!(first_words(&open_mpi), expected);
     let mpich = script(&scratch, "mpiexec", &show("HYDRA build details:"));
     let expected = format!(
-        "|-genv LD_PRELOAD {library} -genv WEIR_COORDINATOR elect -genv WEIR_DIR {dir} -genv WEIR_JOB_ID 1 -n 2 ./app"
+        "|-genv LD_PRELOAD {library} -genv WEIR_COORDINATOR elect -genv WEIR_DIR {dir} -genv WEIR_HELPER {own} \
+        -genv WEIR_JOB_ID 1 -n 2 ./app"
     );
     assert_eq!(first_words(&mpich), expected);
     let srun = script(&scratch, "srun", &show("slurm 23.11.4"));

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::private_directory;
-use weir_coord::client::{Client, Identity, Word};
 use weir_coord::coordinator::Pace;
-use weir_coord::election::{Member, Way};
+use weir_coord::ledger::Sum;
+use weir_coord::member::{Member, Way};
 use weir_coord::server::{Server, Settings};
-use weir_coord::wire::{Inbox, Message};
+use weir_coord::session::{Gate, Input, Limits, Word};
+use weir_coord::wire::{Identity, Inbox, Message};
 use weir_engine::sharing::PolicyKind;
 
 fn main() {
@@ -62,7 +63,14 @@ fn raise_descriptor_limit() {
 }
 
 fn identity(job: &str) -> Identity {
-    Identity { job: job.into(), host: "here".into(), ranks: 1, nodes: 1, ..Identity::default() }
+    Identity {
+        job: job.into(),
+        host: "here".into(),
+        storage: "disk".into(),
+        ranks: 1,
+        nodes: 1,
+        ..Identity::default()
+    }
 }
 
 /// Median and the worst in a hundred, in microseconds.
@@ -72,27 +80,62 @@ fn print_times(what: &str, mut times: Vec<Duration>) {
     println!("{what:<58} median {:>6.1} µs, 99 % below {:>6.1} µs", at(50), at(99));
 }
 
-/// A job that coordinates itself: ask, decide and answer in one thread.
-fn own_round_trip(directory: PathBuf) {
-    let way = Way::Elect { directory, network_host: None, settings: Settings::default() };
-    let mut member = Member::new(way, identity("own"), Waker::new().expect("a waker")).expect("a member");
-    let mut joined = false;
-    while !joined {
-        member.step(Duration::from_millis(10), &mut |word| joined |= matches!(word, Word::Joined { .. }));
+fn member(way: Way, job: &str) -> Member {
+    let limits = Limits { phase_gap_ns: None, max_wait_ns: 60_000_000_000, free_bytes: 0 };
+    let waker = Waker::new().expect("a waker");
+    Member::new(way, identity(job), limits, &Sum::default(), waker).expect("a member")
+}
+
+/// How long it takes the member to begin a phase and have it granted; then the phase ends. The other member, which may be
+/// the one that coordinates, goes on meanwhile.
+fn ask(member: &mut Member, other: Option<&mut Member>) -> Duration {
+    let start = Instant::now();
+    let mut other = other;
+    member.tell(Input::Look(&Sum { marks: 1, ..Sum::default() }));
+    while !matches!(member.session().gate(), Gate::Granted { .. }) {
+        let timeout = if other.is_some() { Duration::ZERO } else { Duration::from_secs(1) };
+        member.step(timeout, &mut |_| {});
+        other.iter_mut().for_each(|other| other.step(Duration::ZERO, &mut |_| {}));
     }
-    let times = (0..20_000).map(|phase| {
-        let start = Instant::now();
-        member.client().begin(phase, None);
-        let mut granted = false;
-        while !granted {
-            member.step(Duration::from_secs(1), &mut |word| granted |= matches!(word, Word::Granted { .. }));
+    let taken = start.elapsed();
+    member.tell(Input::Look(&Sum::default()));
+    member.step(Duration::ZERO, &mut |_| {});
+    taken
+}
+
+/// Times of one of two members that take turns: each has to ask, for the other was in a phase last.
+fn alternate(one: &mut Member, other: &mut Member) -> Vec<Duration> {
+    let until = |one: &mut Member, other: &mut Member, is_so: fn(&Member) -> bool| {
+        while !is_so(one) {
+            one.step(Duration::from_millis(1), &mut |_| {});
+            other.step(Duration::ZERO, &mut |_| {});
         }
-        let taken = start.elapsed();
-        member.client().end(1, 1, 0);
+    };
+    until(one, other, |member| member.session().is_joined());
+    until(other, one, |member| member.session().is_joined());
+    ask(other, Some(one));
+    let has_to_ask = |member: &Member| member.session().gate() == Gate::Closed;
+    let times = (0..20_000).map(|_| {
+        until(one, other, has_to_ask);
+        let taken = ask(one, None);
+        until(other, one, has_to_ask);
+        ask(other, Some(one));
         taken
     });
-    print_times("ask and grant, coordinator in the asking thread", times.collect());
-    member.leave();
+    times.collect()
+}
+
+/// A job that coordinates itself: ask, decide and answer in one thread.
+fn own_round_trip(directory: PathBuf) {
+    let way =
+        || Way::Elect { directory: directory.clone(), network_host: None, settings: Settings::default() };
+    let (mut own, mut other) = (member(way(), "own"), member(way(), "other"));
+    while !own.is_coordinator() {
+        own.step(Duration::from_millis(1), &mut |_| {});
+    }
+    print_times("ask and grant, coordinator in the asking thread", alternate(&mut own, &mut other));
+    other.leave();
+    own.leave();
 }
 
 /// A service in a process of its own: whenever it is asked, it tells its processor time.
@@ -163,25 +206,15 @@ fn processor_time() -> Duration {
 
 fn round_trip(address: &Address) {
     let service = Service::start(address, PolicyKind::Weir);
-    let mut client = Client::new(identity("one"), None, Waker::new().expect("a waker")).expect("a client");
-    client.connect(address).expect("connects");
-    let times = (0..20_000).map(|phase| {
-        while !client.is_joined() {
-            client.step(Duration::from_millis(10), &mut |_| {});
-        }
-        let start = Instant::now();
-        client.begin(phase, None);
-        let mut granted = false;
-        while !granted {
-            client.step(Duration::from_secs(1), &mut |word| granted |= matches!(word, Word::Granted { .. }));
-        }
-        let taken = start.elapsed();
-        client.end(1, 1, 0);
-        taken
-    });
-    print_times("ask and grant, coordinator in another process", times.collect());
-    drop(client);
+    let way = || Way::Service { address: address.clone(), key: None };
+    let (mut one, mut other) = (member(way(), "one"), member(way(), "other"));
+    print_times("ask and grant, coordinator in another process", alternate(&mut one, &mut other));
+    drop((one, other));
     service.stop();
+}
+
+fn begin(phase: u64) -> Message {
+    Message::Begin { phase, bytes: Some(1 << 20) }
 }
 
 /// A job that asks as soon as it is answered.
@@ -199,19 +232,10 @@ impl Load {
         let stream = UnixStream::connect(path).expect("connects");
         let mut load = Load { stream, inbox: Inbox::default(), phase: 1, granted: false };
         frames.clear();
-        Message::Hello {
-            job: job.to_string(),
-            application: "bench".into(),
-            host: "here".into(),
-            pid: 1,
-            ranks: 1,
-            nodes: 1,
-            w_iter_ns: Some(10u64.pow(9 + job as u32 % 4)),
-            mean_phase_bytes: None,
-            rejoins: false,
-        }
-        .encode(frames);
-        Message::Begin { phase: 1, bytes: Some(1 << 20) }.encode(frames);
+        let w_iter_ns = Some(10u64.pow(9 + job as u32 % 4));
+        let identity = Identity { w_iter_ns, ..identity(&job.to_string()) };
+        Message::Hello { identity, rejoins: false, epoch: 0 }.encode(frames);
+        begin(1).encode(frames);
         load.stream.write_all(frames).expect("sends");
         load.hear(scratch);
         load
@@ -223,7 +247,7 @@ impl Load {
         let requests = if std::mem::take(&mut self.granted) {
             Message::End { phase: self.phase, bytes: 1 << 20, io_ns: 1, waited_ns: 0 }.encode(frames);
             self.phase += 1;
-            Message::Begin { phase: self.phase, bytes: Some(1 << 20) }.encode(frames);
+            begin(self.phase).encode(frames);
             2
         } else {
             Message::Beat {}.encode(frames);
@@ -327,22 +351,21 @@ fn takeover(directory: PathBuf) {
     let way =
         || Way::Elect { directory: directory.clone(), network_host: None, settings: Settings::default() };
     let join = |name: &str| {
-        let mut member =
-            Member::new(way(), identity(name), Waker::new().expect("a waker")).expect("a member");
+        let mut member = member(way(), name);
         member.step(Duration::ZERO, &mut |_| {});
         member
     };
     let mut coordinator = join("first");
     let times = (0..200).map(|round| {
         let mut next = join(&round.to_string());
-        while !next.client().is_joined() {
+        while !next.session().is_joined() {
             coordinator.step(Duration::ZERO, &mut |_| {});
             next.step(Duration::ZERO, &mut |_| {});
         }
         let start = Instant::now();
         std::mem::replace(&mut coordinator, join("unborn")).leave();
         let mut lost = false;
-        while !(lost && next.client().is_joined()) {
+        while !(lost && next.session().is_joined()) {
             next.step(Duration::from_millis(1), &mut |word| lost |= matches!(word, Word::Lost { .. }));
             coordinator.step(Duration::ZERO, &mut |_| {});
         }

@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_coord::Waker;
 use weir_coord::address::Address;
 use weir_coord::auth::private_directory;
-use weir_coord::client::{Client, Identity, Word};
+use weir_coord::ledger::Sum;
+use weir_coord::member::{Member, Way};
 use weir_coord::server::{Server, Settings};
-use weir_coord::wire::Progress;
+use weir_coord::session::{Gate, Input, Limits};
+use weir_coord::wire::Identity;
+use weir_coord::{Waker, now_ns};
 use weir_engine::sharing::PolicyKind;
 
 const SECONDS: usize = 6;
@@ -99,29 +101,29 @@ fn job(address: &Address, case: &Case, index: usize, storage: &Storage, start: I
     let Case { request_bytes, bandwidth, .. } = *case;
     let brief = case.brief && index % 2 == 1;
     let identity = Identity {
+        storage: "disk".into(),
         job: index.to_string(),
         ranks: 1,
         nodes: 1,
         w_iter_ns: Some(10u64.pow(9 + case.orders[index])),
         ..Identity::default()
     };
-    let mut client = Client::new(identity, None, Waker::new().expect("a waker")).expect("a client");
-    client.connect(address).expect("connects");
-    let mut phase = 1;
-    client.begin(phase, None);
-    let mut credit_bytes = 0;
-    let mut progress = Progress::default();
-    let mut ended_bytes = 0;
+    let limits = Limits { phase_gap_ns: None, max_wait_ns: 60_000_000_000, free_bytes: 0 };
+    let way = Way::Service { address: address.clone(), key: None };
+    let waker = Waker::new().expect("a waker");
+    let mut sum = Sum { marks: 1, ..Sum::default() };
+    let mut member = Member::new(way, identity, limits, &sum, waker).expect("a member");
     let mut history = Vec::new();
     while history.len() < SECONDS * SAMPLES_PER_SECOND {
-        progress.wanted_bytes = progress.spent_bytes + request_bytes;
-        while progress.spent_bytes >= credit_bytes && history.len() < SECONDS * SAMPLES_PER_SECOND {
-            client.moved(progress);
-            step(&mut client, Duration::from_millis(5), &mut credit_bytes);
-            sample(&mut history, start, ended_bytes + progress.done_bytes);
+        sum.waiting = 1;
+        sum.waiting_bytes = request_bytes;
+        while !may_start(&member, &sum) && history.len() < SECONDS * SAMPLES_PER_SECOND {
+            step(&mut member, &sum, Duration::from_millis(5));
+            sample(&mut history, start, sum.done_bytes);
         }
-        progress.spent_bytes = progress.wanted_bytes;
-        client.moved(progress);
+        sum = Sum { in_flight: 1, waiting: 0, waiting_bytes: 0, ..sum };
+        sum.spent_bytes += request_bytes;
+        member.tell(Input::Look(&sum));
         let done_at = {
             let mut busy_until = storage.lock().expect("never poisoned");
             *busy_until =
@@ -135,33 +137,32 @@ fn job(address: &Address, case: &Case, index: usize, storage: &Storage, start: I
             }
             // The poller counts in milliseconds.
             std::thread::sleep(left.min(Duration::from_millis(1)));
-            step(&mut client, Duration::ZERO, &mut credit_bytes);
-            sample(&mut history, start, ended_bytes + progress.done_bytes);
+            step(&mut member, &sum, Duration::ZERO);
+            sample(&mut history, start, sum.done_bytes);
         }
-        progress.done_bytes = progress.spent_bytes;
+        sum = Sum { in_flight: 0, done_bytes: sum.spent_bytes, last_end_ns: now_ns(), ..sum };
         if brief {
-            client.end(progress.done_bytes, 1, 0);
-            ended_bytes += std::mem::take(&mut progress).done_bytes;
-            phase += 1;
-            credit_bytes = 0;
-            client.begin(phase, None);
-        } else {
-            client.moved(progress);
+            // The phase ends, and the next one begins.
+            step(&mut member, &Sum { marks: 0, ..sum }, Duration::ZERO);
         }
-        step(&mut client, Duration::ZERO, &mut credit_bytes);
-        sample(&mut history, start, ended_bytes + progress.done_bytes);
+        step(&mut member, &sum, Duration::ZERO);
+        sample(&mut history, start, sum.done_bytes);
     }
     history
 }
 
-fn step(client: &mut Client, timeout: Duration, credit_bytes: &mut u64) {
-    client.step(timeout, &mut |word| match word {
-        Word::Granted { credit_bytes: told, .. } | Word::Credit { credit_bytes: told, .. } => {
-            *credit_bytes = told
-        }
-        Word::Held { .. } => *credit_bytes = 0,
-        _ => {}
-    });
+/// Whether the gate lets another request through.
+fn may_start(member: &Member, sum: &Sum) -> bool {
+    match member.session().gate() {
+        Gate::Granted { credit_bytes } => sum.spent_bytes - member.session().base_bytes() < credit_bytes,
+        Gate::Ahead | Gate::Open { .. } => true,
+        Gate::Closed | Gate::Free { .. } => false,
+    }
+}
+
+fn step(member: &mut Member, sum: &Sum, timeout: Duration) {
+    member.tell(Input::Look(sum));
+    member.step(timeout, &mut |_| {});
 }
 
 fn sample(history: &mut Vec<u64>, start: Instant, done_bytes: u64) {

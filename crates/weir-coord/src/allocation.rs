@@ -65,12 +65,6 @@ impl Allocations {
     pub(crate) fn new(storages: &[Storage]) -> Allocations {
         Allocations { storages: storages.iter().filter_map(AtStorage::new).collect() }
     }
-
-    /// Where files can be placed.
-    pub(crate) fn storages(&self) -> impl Iterator<Item = &str> {
-        self.storages.iter().map(|at| at.storage.path.as_str())
-    }
-
     /// Other storages from now on. Where nothing has changed, what was decided stays known.
     pub(crate) fn replace(&mut self, storages: &[Storage]) {
         let before = std::mem::replace(self, Allocations::new(storages));

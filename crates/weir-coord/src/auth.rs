@@ -5,6 +5,7 @@
 //! encrypted: names and byte counts travel in the clear, and the network between nodes is trusted not to
 //! alter them. Macs are compared in constant time.
 
+use crate::wire::Message;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fs::{self, File, OpenOptions};
@@ -96,6 +97,32 @@ impl Key {
         mac.update(server);
         mac.update(client);
         mac
+    }
+}
+
+/// The proofs of the side that connects: it answers the coordinator's challenge, and checks the coordinator's answer.
+#[derive(Clone, Debug)]
+pub struct Handshake {
+    key: Key,
+    client: Nonce,
+    server: Option<Nonce>,
+}
+
+impl Handshake {
+    /// `client` are random bytes, used once.
+    pub fn new(key: Key, client: Nonce) -> Handshake {
+        Handshake { key, client, server: None }
+    }
+
+    /// The answer to a challenge.
+    pub fn prove(&mut self, server: Nonce) -> Message {
+        self.server = Some(server);
+        Message::Proof { nonce: self.client, mac: self.key.client_mac(&server, &self.client) }
+    }
+
+    /// Whether the coordinator has the key as well.
+    pub fn is_proven_by(&self, mac: &[u8; 32]) -> bool {
+        self.server.is_some_and(|server| self.key.is_server_mac(&server, &self.client, mac))
     }
 }
 

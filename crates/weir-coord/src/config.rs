@@ -4,10 +4,11 @@
 //! listen = unix:/run/weir/coordinator.sock      # may stand more than once
 //! policy = weir
 //! order = hio                                   # of readers at a target: nio, sio, hio, slack …
+//! backfill = on                                 # jobs go out of turn while the storage would be idle
 //! key = /etc/weir/key
 //!
-//! [storage /scratch]                            # may stand more than once
-//! targets = 8
+//! [storage /scratch]                            # may stand more than once; what lies beneath is one storage
+//! targets = 8                                   # this and what follows: where files can be placed
 //! bandwidth_mb_per_s = 500 980 1400 1700        # of one application on 1, 2, 3 … targets
 //! compute_nodes = 128
 //! allocation = weir                             # or ta+gc, mckp …
@@ -19,6 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use weir_engine::sharing::PolicyKind;
 use weir_engine::{aggregators, resources};
+use weir_profile::settings::flag;
 
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,11 +28,12 @@ pub struct Config {
     pub listen: Vec<Address>,
     pub policy: Option<PolicyKind>,
     pub order: Option<aggregators::Policy>,
+    pub backfill: Option<bool>,
     pub key: Option<PathBuf>,
     pub storages: Vec<Storage>,
 }
 
-const KEYS: &str = "listen, policy, order, key";
+const KEYS: &str = "listen, policy, order, backfill, key";
 const STORAGE_KEYS: &str = "targets, bandwidth_mb_per_s, compute_nodes, allocation";
 
 impl Config {
@@ -95,6 +98,7 @@ impl Config {
             "listen" => self.listen.push(value.parse().map_err(bad)?),
             "policy" => self.policy = Some(value.parse().map_err(bad)?),
             "order" => self.order = Some(value.parse().map_err(bad)?),
+            "backfill" => self.backfill = Some(flag(value).map_err(|wanted| bad(format!("not {wanted}")))?),
             "key" if value.is_empty() => return Err(bad("no file".into())),
             "key" => self.key = Some(value.into()),
             _ => return Err(format!("unknown key {key:?}; valid are {KEYS}, and [storage PATH]")),
@@ -157,7 +161,10 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_file_is_named_with_its_line() {
         for (text, error) in [
-            ("\npolice = set10", "line 2: unknown key \"police\"; valid are listen, policy, order, key"),
+            (
+                "\npolice = set10",
+                "line 2: unknown key \"police\"; valid are listen, policy, order, backfill, key",
+            ),
             ("policy = set11", "line 1: policy: unknown policy \"set11\"; valid are exclusive"),
             ("listen = here", "line 1: listen: address \"here\": must be"),
             ("policy set10", "line 1: \"policy set10\" is not key = value"),

@@ -6,19 +6,26 @@
 //! moment what the jobs say of themselves, then goes on where the other was, those first who held grants.
 
 use crate::allocation::Allocations;
-use crate::jobs::{Job, Node, NodePhase, Resumption, Standing};
+use crate::jobs::{Job, LostNode, Node, NodePhase, Resumption, Standing};
 use crate::status::Totals;
 use crate::tokens::{Tokens, UNLIMITED};
 use crate::turns::Turns;
 use crate::wire::{Message, Progress};
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use weir_engine::aggregators;
 use weir_engine::engine::{Action, Engine, Event, JobId};
 use weir_engine::sharing::PolicyKind;
 
+mod backfill;
+mod gathering;
+mod idle;
 mod joining;
 mod places;
+mod view;
+
+pub(crate) use backfill::Activity;
+use backfill::Backfill;
+pub use view::{JobState, JobView};
 
 /// A connection's number: small, free again once it is gone.
 pub type Peer = usize;
@@ -37,12 +44,10 @@ impl Default for Pace {
     }
 }
 
-/// How long a coordinator that took over listens before it decides.
-const GATHER_NS: u64 = 60_000_000;
-
 pub struct Coordinator {
     policy: PolicyKind,
     pace: Pace,
+    epoch: u64,
     pub(crate) engine: Engine,
     actions: Vec<Action>,
     timer_ns: Option<u64>,
@@ -63,8 +68,12 @@ pub struct Coordinator {
     pub(crate) common_share: Option<f64>,
     pub(crate) totals: Totals,
     outbox: Vec<(Peer, Message)>,
-    /// Jobs that are in a phase, granted or held.
+    /// Jobs that are in a phase, whatever their standing, and those of them that are idle.
     in_phase: u64,
+    idle: u64,
+    /// When grants without progress were last looked for.
+    idle_checked_ns: u64,
+    backfill: Backfill,
     /// The job that was told that its next phase is granted already: no other is in one.
     ahead: Option<JobId>,
     /// Phases that ended here, and the time that they took of the storage.
@@ -77,6 +86,7 @@ impl Coordinator {
         Coordinator {
             policy,
             pace,
+            epoch: 0,
             engine: Engine::new(policy.build()),
             actions: Vec::new(),
             timer_ns: None,
@@ -96,6 +106,9 @@ impl Coordinator {
             totals: Totals::default(),
             outbox: Vec::new(),
             in_phase: 0,
+            idle: 0,
+            idle_checked_ns: now_ns,
+            backfill: Backfill::default(),
             ahead: None,
             ended_phases: 0,
             ended_io_ns: 0,
@@ -111,6 +124,20 @@ impl Coordinator {
 
     pub fn policy(&self) -> PolicyKind {
         self.policy
+    }
+
+    /// Told to every job that joins from now on; a job that has obeyed a later one is refused.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether nobody is connected.
+    pub fn is_unused(&self) -> bool {
+        self.by_name.is_empty()
     }
 
     /// Whether the peer speaks for a job.
@@ -132,15 +159,17 @@ impl Coordinator {
             return Err("says something before hello".into());
         }
         match message {
-            Message::Begin { phase, bytes } => {
+            Message::Begin { phase, bytes, .. } => {
                 let progress = Progress::default();
                 let began = Resumption { phase, bytes, age_ns: 0, granted: false, progress };
                 self.begin_or_gather(now_ns, peer, began);
             }
-            Message::Resume { phase, bytes, age_ns, granted, progress } => {
+            Message::Resume { phase, bytes, age_ns, granted, progress, .. } => {
                 self.begin_or_gather(now_ns, peer, Resumption { phase, bytes, age_ns, granted, progress });
             }
-            Message::Moved { phase, progress } => self.moved(now_ns, peer, phase, progress),
+            Message::Moved { phase, progress, in_flight, busy_ns } => {
+                self.moved(now_ns, peer, NodePhase { number: phase, progress, in_flight, busy_ns });
+            }
             Message::End { phase, bytes, io_ns, waited_ns } => {
                 self.end(now_ns, peer, phase, bytes, io_ns, waited_ns);
             }
@@ -152,7 +181,14 @@ impl Coordinator {
 
     /// When [`Coordinator::tick`] wants to be called even if nothing comes.
     pub fn deadline_ns(&self) -> Option<u64> {
-        let deadlines = [self.timer_ns, self.gather_until_ns, self.settle_ns(), self.turns.deadline_ns()];
+        let deadlines = [
+            self.timer_ns,
+            self.gather_until_ns,
+            self.settle_ns(),
+            self.turns.deadline_ns(),
+            self.idle_check_ns(),
+            self.backfill_ns(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -169,6 +205,12 @@ impl Coordinator {
         if self.settle_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.settle(now_ns);
         }
+        if self.idle_check_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.end_idle_grants(now_ns);
+        }
+        if self.backfill_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.look_for_idle_storage(now_ns);
+        }
         if self.turns.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             self.turns.tick(now_ns);
             self.tell_turns();
@@ -183,12 +225,15 @@ impl Coordinator {
         self.timer_ns = None;
         self.common_share = None;
         self.tokens = Tokens::default();
+        self.backfill.reset();
         let mut in_phase = Vec::new();
         for index in 0..self.jobs.len() {
             let Some(job) = &mut self.jobs[index] else { continue };
             let (id, info) = (JobId(index as u32), job.info);
             if job.is_in_phase() {
-                let granted = matches!(job.standing, Standing::Granted { .. });
+                let granted = matches!(job.standing, Standing::Granted { .. } | Standing::Idle);
+                self.idle -= u64::from(job.standing == Standing::Idle);
+                job.progressed_ns = now_ns;
                 in_phase.push((!granted, job.phase_began_ns, id));
                 job.stand(now_ns, Standing::Held);
                 job.told_bytes = 0;
@@ -215,30 +260,10 @@ impl Coordinator {
         self.jobs.get_mut(id.0 as usize)?.as_mut()
     }
 
-    fn begin_or_gather(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {
-        if self.gather_until_ns.is_some() {
-            self.gathered.retain(|(of, _)| *of != peer);
-            self.gathered.push((peer, phase));
-        } else {
-            self.begin(now_ns, peer, phase);
-        }
-    }
-
-    /// Those who held grants first, in the order in which their phases began: the engine, asked in this order,
-    /// grants what the one before had granted, as far as the policy is one that comes first, serves first.
-    fn resume_gathered(&mut self, now_ns: u64) {
-        let mut gathered = std::mem::take(&mut self.gathered);
-        gathered.sort_by_key(|(peer, phase)| (!phase.granted, Reverse(phase.age_ns), *peer));
-        for (peer, phase) in gathered {
-            self.begin(now_ns, peer, phase);
-        }
-    }
-
     fn begin(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
         let id = node.job;
-        let entered = NodePhase { number: phase.phase, progress: phase.progress };
-        if let Some(before) = node.phase.replace(entered) {
+        if let Some(before) = node.phase.replace(phase.on_its_node()) {
             // Its end got lost; the job is in a phase all the same.
             self.node_left_phase(id, before.progress);
         }
@@ -249,6 +274,7 @@ impl Coordinator {
                 self.in_phase += 1;
                 let Some(job) = self.job_mut(id) else { return };
                 job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
+                job.progressed_ns = now_ns;
                 let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
                 job.announced_bytes = phase.bytes.or(from_history);
                 let bytes = job.announced_bytes;
@@ -260,14 +286,39 @@ impl Coordinator {
                 let expected_ns = self.expected_wait_ns();
                 self.outbox.push((peer, Message::Hold { phase: phase.phase, expected_ns }));
             }
+            Standing::Backfilled => self.grant_node(peer, id, 0.0),
             Standing::Granted { share } => self.grant_node(peer, id, self.common_share.unwrap_or(share)),
+            Standing::Idle => self.end_idleness(now_ns, id),
         }
-        if phase.progress.done_bytes > 0 {
+        if phase.progress != Progress::default() {
+            let of_job = self.progress(id);
+            self.tokens.report(now_ns, id, of_job);
             self.tell_progress(now_ns, id);
         }
     }
 
-    fn moved(&mut self, now_ns: u64, peer: Peer, phase: u64, progress: Progress) {
+    /// A node that was lost in its phase goes on with it, and says again what it has done so far; or it is in another one.
+    fn take_back_lost(&mut self, peer: Peer, phase: u64) {
+        let Some(Some(node)) = self.nodes.get(peer) else { return };
+        let Some(job) = self.jobs.get_mut(node.job.0 as usize).and_then(Option::as_mut) else { return };
+        let is_it = |lost: &LostNode| (&lost.host, lost.pid) == (&node.host, node.pid);
+        let Some(place) = job.lost.iter().position(is_it) else { return };
+        let LostNode { phase: before, is_counted, .. } = job.lost.swap_remove(place);
+        let Progress { done_bytes, spent_bytes, .. } = before.progress;
+        if before.number != phase {
+            return;
+        }
+        if is_counted {
+            job.moved_bytes = job.moved_bytes.saturating_sub(done_bytes);
+        } else {
+            job.ended.done_bytes = job.ended.done_bytes.saturating_sub(done_bytes);
+            job.ended.spent_bytes = job.ended.spent_bytes.saturating_sub(spent_bytes);
+            job.ended.wanted_bytes = job.ended.wanted_bytes.saturating_sub(spent_bytes);
+        }
+    }
+
+    fn moved(&mut self, now_ns: u64, peer: Peer, report: NodePhase) {
+        let NodePhase { number: phase, progress, in_flight, .. } = report;
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
         let Some(own) = node.phase.as_mut().filter(|own| own.number == phase) else {
             // It may be among those that wait to be resumed.
@@ -278,9 +329,14 @@ impl Coordinator {
             return;
         };
         let done_bytes = progress.done_bytes.saturating_sub(own.progress.done_bytes);
-        own.progress = progress;
+        let is_news = (own.progress, own.in_flight) != (progress, in_flight);
+        *own = report;
         let id = node.job;
         self.totals.add(done_bytes);
+        self.note_activity(now_ns, id, done_bytes);
+        if is_news {
+            self.note_progress(now_ns, id);
+        }
         let of_job = self.progress(id);
         self.tokens.report(now_ns, id, of_job);
         if self.engine.wants_progress() {
@@ -289,7 +345,9 @@ impl Coordinator {
     }
 
     fn end(&mut self, now_ns: u64, peer: Peer, phase: u64, bytes: u64, io_ns: u64, waited_ns: u64) {
-        self.gathered.retain(|(of, _)| *of != peer);
+        if self.end_gathered(peer, bytes, io_ns, waited_ns) {
+            return;
+        }
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
         let Some(own) = node.phase.filter(|own| own.number == phase) else { return };
         node.phase = None;
@@ -322,9 +380,11 @@ impl Coordinator {
         }
         self.tell_progress(now_ns, id);
         self.tokens.leave(id);
+        self.backfill.forget(id);
         self.end_turns(now_ns, id);
         self.in_phase = self.in_phase.saturating_sub(1);
         if let Some(job) = self.job_mut(id) {
+            let was_idle = job.standing == Standing::Idle;
             let granted_ns = match job.standing {
                 Standing::Granted { .. } => now_ns.saturating_sub(job.since_ns),
                 _ => 0,
@@ -333,9 +393,15 @@ impl Coordinator {
             job.phases += 1;
             job.moved_bytes = job.moved_bytes.saturating_add(of_job.done_bytes);
             job.ended = Progress::default();
+            job.lost.iter_mut().for_each(|lost| lost.is_counted = true);
             job.told_bytes = 0;
             self.ended_phases += 1;
             self.ended_io_ns = self.ended_io_ns.saturating_add(granted_ns);
+            if was_idle {
+                // The engine has heard of the end of the phase.
+                self.idle -= 1;
+                return self.let_ahead(id);
+            }
         }
         self.step(now_ns, Event::PhaseEnded { job: id });
         self.let_ahead(id);
@@ -373,7 +439,7 @@ impl Coordinator {
 
     fn tell_progress(&mut self, now_ns: u64, id: JobId) {
         let done_bytes = self.progress(id).done_bytes;
-        let Some(job) = self.job_mut(id) else { return };
+        let Some(job) = self.job_mut(id).filter(|job| job.standing != Standing::Idle) else { return };
         let bytes = done_bytes.saturating_sub(job.told_bytes);
         if bytes > 0 {
             job.told_bytes = done_bytes;
@@ -398,6 +464,7 @@ impl Coordinator {
                 let progress = self.progress(id);
                 let Some(job) = self.job_mut(id) else { return };
                 job.stand(now_ns, Standing::Granted { share });
+                self.turn_begins(now_ns, id);
                 self.tokens.enter(now_ns, id, share, progress);
                 self.for_peers(id, |own, peer| own.grant_node(peer, id, share));
             }
@@ -416,15 +483,20 @@ impl Coordinator {
                 self.tokens.leave(id);
                 let Some(job) = self.job_mut(id) else { return };
                 job.stand(now_ns, Standing::Held);
-                let expected_ns = self.expected_wait_ns();
-                self.for_peers(id, |own, peer| {
-                    if let Some(phase) = own.node(peer).and_then(|node| node.phase) {
-                        own.outbox.push((peer, Message::Hold { phase: phase.number, expected_ns }));
-                    }
-                });
+                self.tell_held(id);
             }
             Action::Timer { at_ns } => self.timer_ns = Some(at_ns),
         }
+    }
+
+    /// All nodes of the job hear that it has to wait.
+    fn tell_held(&mut self, id: JobId) {
+        let expected_ns = self.expected_wait_ns();
+        self.for_peers(id, |own, peer| {
+            if let Some(phase) = own.node(peer).and_then(|node| node.phase) {
+                own.outbox.push((peer, Message::Hold { phase: phase.number, expected_ns }));
+            }
+        });
     }
 
     /// All nodes of the job, by way of their places: what is done to them may need the coordinator as a whole.
@@ -438,7 +510,7 @@ impl Coordinator {
 
     fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
         let Some(phase) = self.node(peer).and_then(|node| node.phase) else { return };
-        let credit_bytes = self.node_credit(id, phase.progress, self.tokens.credit_bytes(id));
+        let credit_bytes = self.node_credit(id, phase.progress, self.credit_bytes(id));
         let expected_ns = self.tokens.expected_wait_ns(id);
         self.outbox.push((peer, Message::Grant { phase: phase.number, share, credit_bytes, expected_ns }));
     }
@@ -470,13 +542,18 @@ impl Coordinator {
         let mut changed = std::mem::take(&mut self.changed);
         self.tokens.settle(now_ns, |job, credit_bytes| changed.push((job, credit_bytes)));
         for (id, credit_bytes) in changed.drain(..) {
-            let expected_ns = self.tokens.expected_wait_ns(id);
-            self.for_peers(id, |own, peer| {
-                let Some(phase) = own.node(peer).and_then(|node| node.phase) else { return };
-                let credit_bytes = own.node_credit(id, phase.progress, credit_bytes);
-                own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes, expected_ns }));
-            });
+            self.tell_credit(id, credit_bytes);
         }
         self.changed = changed;
+    }
+
+    /// All nodes of the job hear what they may spend.
+    fn tell_credit(&mut self, id: JobId, credit_bytes: u64) {
+        let expected_ns = self.tokens.expected_wait_ns(id);
+        self.for_peers(id, |own, peer| {
+            let Some(phase) = own.node(peer).and_then(|node| node.phase) else { return };
+            let credit_bytes = own.node_credit(id, phase.progress, credit_bytes);
+            own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes, expected_ns }));
+        });
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Everybody who has no coordinator tries the lock. Who gets it opens the socket and coordinates, in the thread
-//! that called [`Member::step`]; everybody, the winner too, connects. When a coordinator goes, its
+//! that drives its [`crate::member::Member`]; everybody, the winner too, connects. When a coordinator goes, its
 //! connections close and the race begins again.
 //!
 //! The lock is a POSIX record lock and no `flock`: a child that the program forks must not inherit it, or a dead
@@ -16,50 +16,18 @@
 
 use crate::address::Address;
 use crate::auth::{self, Key};
-use crate::client::{Client, Identity, Word};
 use crate::server::{Server, Settings};
-use crate::socket::{Interest, Poller, Waker, now_ns};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
 
 /// Where the jobs of a user on this node meet unless told otherwise: the same for all of them, whatever
 /// their environment.
 pub fn default_directory() -> PathBuf {
     PathBuf::from(format!("/tmp/weir-{}", auth::user()))
-}
-
-/// How a job finds its coordinator.
-#[derive(Clone, Debug)]
-pub enum Way {
-    /// A service.
-    Service { address: Address, key: Option<Key> },
-    /// The jobs that meet in this directory elect one among them.
-    Elect {
-        directory: PathBuf,
-        /// Also reachable from other nodes, under this name of the node; then the directory is on a file
-        /// system that they share.
-        network_host: Option<String>,
-        /// How to coordinate when elected.
-        settings: Settings,
-    },
-}
-
-/// A job's node in the world of coordination: a client, and the coordinator itself if elected.
-///
-/// Made and driven by one thread, from which it never departs; it creates none.
-pub struct Member {
-    way: Way,
-    client: Client,
-    office: Option<Office>,
-    poller: Poller,
-    retry_ns: u64,
-    backoff_ns: u64,
-    checked_ns: u64,
 }
 
 /// The coordinator of a directory: its server, and the lock that makes it the only one. The fields are
@@ -69,162 +37,6 @@ pub struct Office {
     /// The directory, if it is published there how other nodes reach it.
     published: Option<PathBuf>,
     lock: Lock,
-}
-
-const CLIENT: u64 = 0;
-const SERVER: u64 = 1;
-
-const FIRST_BACKOFF_NS: u64 = 1_000_000;
-/// A takeover waits for this at most.
-const ELECTION_BACKOFF_NS: u64 = 50_000_000;
-const SERVICE_BACKOFF_NS: u64 = 1_000_000_000;
-/// How often the holder looks whether lock and socket are still where everybody looks for them.
-const CHECK_NS: u64 = 250_000_000;
-
-impl Member {
-    /// Nothing is tried before the first [`Member::step`]. `waker` ends one from other threads.
-    pub fn new(way: Way, identity: Identity, waker: Waker) -> io::Result<Member> {
-        let key = match &way {
-            Way::Service { key, .. } => key.clone(),
-            Way::Elect { .. } => None,
-        };
-        let client = Client::new(identity, key, waker)?;
-        let poller = Poller::new()?;
-        poller.add(&client, CLIENT, Interest::READ)?;
-        let (office, backoff_ns) = (None, FIRST_BACKOFF_NS);
-        Ok(Member { way, client, office, poller, retry_ns: 0, backoff_ns, checked_ns: 0 })
-    }
-
-    /// The phase's messages go through here; see [`Client`].
-    pub fn client(&mut self) -> &mut Client {
-        &mut self.client
-    }
-
-    pub fn is_coordinator(&self) -> bool {
-        self.office.is_some()
-    }
-
-    /// Connects if need be, coordinates if elected, sends and receives; waits until something happens, somebody
-    /// wakes it, or `timeout` is over. What changed for the job is handed to `hear`.
-    pub fn step(&mut self, timeout: Duration, hear: &mut dyn FnMut(Word)) {
-        self.seek();
-        self.client.flush();
-        self.wait(timeout);
-        if let Some(office) = &mut self.office
-            && office.server.step(Duration::ZERO).is_err()
-        {
-            self.resign();
-        }
-        self.check_office();
-        let mut refused = false;
-        self.client.step(Duration::ZERO, &mut |word| {
-            refused |= matches!(word, Word::Refused { .. });
-            hear(word);
-        });
-        if refused {
-            // To ask again at once would only be refused again.
-            self.retry_ns = now_ns() + SERVICE_BACKOFF_NS;
-        }
-        if self.client.is_joined() {
-            self.backoff_ns = FIRST_BACKOFF_NS;
-        }
-    }
-
-    fn wait(&mut self, timeout: Duration) {
-        let wait_ns = self.deadline_ns().saturating_sub(now_ns());
-        let timeout = timeout.min(Duration::from_nanos(wait_ns));
-        if !timeout.is_zero() && self.poller.wait(timeout, &mut Vec::new()).is_err() {
-            self.resign();
-        }
-    }
-
-    /// Says goodbye; another takes over if this was the coordinator.
-    pub fn leave(mut self) {
-        self.client.bye();
-        if let Some(office) = &mut self.office {
-            // The others hear of it by their connections.
-            let _ = office.server.step(Duration::ZERO);
-        }
-    }
-
-    /// When [`Member::step`] wants to be called even if nothing comes.
-    pub fn deadline_ns(&self) -> u64 {
-        let seek_ns = if self.client.is_connected() { u64::MAX } else { self.retry_ns };
-        let office_ns = self
-            .office
-            .as_ref()
-            .map_or(u64::MAX, |office| office.server.deadline_ns().min(self.checked_ns + CHECK_NS));
-        seek_ns.min(office_ns).min(self.client.deadline_ns())
-    }
-
-    fn seek(&mut self) {
-        let now = now_ns();
-        if self.client.is_connected() || now < self.retry_ns {
-            return;
-        }
-        if let Err(reason) = self.try_once() {
-            self.client.note_failure(reason);
-        }
-        let most_ns = match self.way {
-            Way::Service { .. } => SERVICE_BACKOFF_NS,
-            Way::Elect { .. } => ELECTION_BACKOFF_NS,
-        };
-        self.retry_ns = now_ns() + self.backoff_ns;
-        self.backoff_ns = (2 * self.backoff_ns).min(most_ns);
-    }
-
-    fn try_once(&mut self) -> Result<(), String> {
-        match &self.way {
-            Way::Service { address, .. } => self.client.connect(address),
-            Way::Elect { directory, network_host, settings } => {
-                let failed = |error: io::Error| format!("epoll: {error}");
-                if self.office.is_none()
-                    && let Some(office) = Office::take(directory, network_host.as_deref(), settings)?
-                {
-                    self.poller.add(&office.server, SERVER, Interest::READ).map_err(failed)?;
-                    self.office = Some(office);
-                    self.checked_ns = now_ns();
-                }
-                if let Some(office) = &mut self.office {
-                    let stream = office.server.own_connection();
-                    return self.client.greet(stream).map_err(failed);
-                }
-                let own = self.client.connect(&Address::Unix(socket_path(directory)));
-                if own.is_ok() || network_host.is_none() {
-                    return own;
-                }
-                let (address, key) = published(directory)?;
-                self.client.set_key(Some(key));
-                self.client.connect(&address)
-            }
-        }
-    }
-
-    /// Resigns if the directory, or the socket in it, was taken away or replaced: the others meet elsewhere now.
-    fn check_office(&mut self) {
-        let now = now_ns();
-        if let (Some(office), Way::Elect { directory, .. }) = (&self.office, &self.way)
-            && now >= self.checked_ns + CHECK_NS
-        {
-            self.checked_ns = now;
-            if !office.is_in(directory) {
-                self.resign();
-            }
-        }
-    }
-
-    fn resign(&mut self) {
-        if let Some(office) = self.office.take() {
-            self.poller.remove(&office.server);
-        }
-    }
-}
-
-impl AsRawFd for Member {
-    /// Ready to be read when [`Member::step`] has something to do.
-    fn as_raw_fd(&self) -> RawFd {
-        self.poller.as_raw_fd()
-    }
 }
 
 impl Office {
@@ -310,7 +122,7 @@ pub fn find(directory: &Path) -> Result<Vec<(Address, Option<Key>)>, String> {
     Ok(places)
 }
 
-fn published(directory: &Path) -> Result<(Address, Key), String> {
+pub(crate) fn published(directory: &Path) -> Result<(Address, Key), String> {
     let path = publication_path(directory);
     let failed = |what: &str| format!("{}: {what}", path.display());
     let about = fs::metadata(&path).map_err(|error| failed(&error.to_string()))?;
@@ -325,7 +137,7 @@ fn published(directory: &Path) -> Result<(Address, Key), String> {
     }
 }
 
-fn socket_path(directory: &Path) -> PathBuf {
+pub(crate) fn socket_path(directory: &Path) -> PathBuf {
     directory.join("coordinator.sock")
 }
 
@@ -409,7 +221,7 @@ impl Drop for Lock {
 
 /// Takes a lock on the whole file, which belongs to this process and to none that it forks. False if another
 /// process has it.
-pub(crate) fn set_record_lock(file: &File) -> io::Result<bool> {
+pub fn set_record_lock(file: &File) -> io::Result<bool> {
     lock_record(file, Patience::None)
 }
 

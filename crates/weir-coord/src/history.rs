@@ -30,7 +30,7 @@ pub struct Key {
     pub ranks: u64,
 }
 
-/// What an application does, as [`crate::client::Identity`] hands it to a coordinator.
+/// What an application does, as [`crate::wire::Identity`] hands it to a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
     /// How many phases this was seen in.

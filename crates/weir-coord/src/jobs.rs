@@ -1,13 +1,17 @@
 //! What a coordinator knows of jobs and their nodes.
 
-use crate::coordinator::Peer;
-use crate::wire::Progress;
+use crate::coordinator::{Activity, Peer};
+use crate::wire::{Identity, Progress};
 use weir_engine::engine::{JobId, JobInfo};
 
 /// A job, joined from the connections of its nodes.
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) application: String,
+    /// For whom it runs, as it says.
+    pub(crate) user: u32,
+    pub(crate) account: String,
+    pub(crate) weight: u32,
     pub(crate) info: JobInfo,
     pub(crate) mean_phase_bytes: Option<u64>,
     pub(crate) peers: Vec<Peer>,
@@ -16,8 +20,12 @@ pub(crate) struct Job {
     pub(crate) since_ns: u64,
     /// Done in this phase by nodes that have ended it.
     pub(crate) ended: Progress,
+    /// Nodes that were lost in the middle of a phase, until they come back.
+    pub(crate) lost: Vec<LostNode>,
     /// What the engine was told of this phase.
     pub(crate) told_bytes: u64,
+    /// When the job's progress in this phase last changed.
+    pub(crate) progressed_ns: u64,
     pub(crate) phase_began_ns: u64,
     pub(crate) announced_bytes: Option<u64>,
     pub(crate) phases: u64,
@@ -25,13 +33,23 @@ pub(crate) struct Job {
     pub(crate) held_ns: u64,
     pub(crate) io_ns: u64,
     pub(crate) waited_ns: u64,
+    /// How busy the job keeps the storage in this phase.
+    pub(crate) activity: Activity,
+    /// How often it was let in although it was not its turn.
+    pub(crate) backfills: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Standing {
     Outside,
     Held,
-    Granted { share: f64 },
+    /// Held by the policy, and let in while those whose turn it is leave the storage idle.
+    Backfilled,
+    Granted {
+        share: f64,
+    },
+    /// Granted, but without progress for so long that the engine has given its place to others. Nobody stops it.
+    Idle,
 }
 
 /// One connection's part of a job.
@@ -43,10 +61,23 @@ pub(crate) struct Node {
     pub(crate) phase: Option<NodePhase>,
 }
 
+/// A node whose connection is gone, and which may come back and say again what it has done.
+pub(crate) struct LostNode {
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    pub(crate) phase: NodePhase,
+    /// The job's phase has ended since, and what the node had done is among what the job has moved.
+    pub(crate) is_counted: bool,
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct NodePhase {
     pub(crate) number: u64,
     pub(crate) progress: Progress,
+    /// Requests under way.
+    pub(crate) in_flight: u32,
+    /// Time that its requests have taken.
+    pub(crate) busy_ns: u64,
 }
 
 /// A phase as it is told to a coordinator that did not see it begin.
@@ -59,24 +90,30 @@ pub(crate) struct Resumption {
     pub(crate) progress: Progress,
 }
 
+impl Resumption {
+    /// The part of the node that tells of it.
+    pub(crate) fn on_its_node(&self) -> NodePhase {
+        NodePhase { number: self.phase, progress: self.progress, in_flight: 0, busy_ns: 0 }
+    }
+}
+
 impl Job {
-    pub(crate) fn new(
-        now_ns: u64,
-        name: String,
-        application: String,
-        info: JobInfo,
-        mean_phase_bytes: Option<u64>,
-    ) -> Job {
+    pub(crate) fn new(now_ns: u64, identity: Identity, info: JobInfo) -> Job {
         Job {
-            name,
-            application,
+            name: identity.job,
+            application: identity.application,
+            user: identity.user,
+            account: identity.account,
+            weight: identity.weight.max(1),
             info,
-            mean_phase_bytes,
+            mean_phase_bytes: identity.mean_phase_bytes,
             peers: Vec::new(),
             standing: Standing::Outside,
             since_ns: now_ns,
             ended: Progress::default(),
+            lost: Vec::new(),
             told_bytes: 0,
+            progressed_ns: now_ns,
             phase_began_ns: now_ns,
             announced_bytes: None,
             phases: 0,
@@ -84,6 +121,8 @@ impl Job {
             held_ns: 0,
             io_ns: 0,
             waited_ns: 0,
+            activity: Activity::default(),
+            backfills: 0,
         }
     }
 

@@ -3,30 +3,51 @@
 //! - [`wire`]: the frames between a job and its coordinator.
 //! - [`tokens`]: byte credits that make jobs in I/O move bytes by their shares. Pure.
 //! - [`storage`]: what a site says of its storage; `allocation` places files there, `turns` orders reads. Pure.
-//! - [`coordinator`]: the coordinator without its sockets. Pure.
+//! - [`coordinator`], [`service`]: the coordinator and those who are connected to it, without sockets. Pure.
+//! - [`session`]: the job's side on one node: its phases, its gate, its coordinator. Pure.
+//! - [`ledger`]: what the ranks of a node share with their session. Pure.
 //! - [`config`]: the file that tells a coordinator what it is to do.
 //! - [`auth`], [`address`]: who may talk, and where.
 //! - [`server`]: the coordinator's sockets.
-//! - [`client`]: a job's side of the connection.
+//! - [`election`]: who coordinates where no service does.
+//! - [`member`]: a session with its sockets, and the coordinator itself if elected. What a job uses.
 //! - [`history`]: what earlier runs of an application showed.
 //! - [`query`]: asking for the status.
 //! - [`text`]: what others say, as it may be shown.
-//! - [`election`]: a job's node in all of this: a client, and the coordinator itself if elected. What a job uses.
+
+/// Says that this branch of the code was taken, to those who count it (the feature `coverage` of weir-world).
+#[cfg(feature = "branches")]
+macro_rules! branch {
+    ($name:literal) => {{
+        static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        if !SEEN.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            crate::branches::note($name);
+        }
+    }};
+}
+#[cfg(not(feature = "branches"))]
+macro_rules! branch {
+    ($name:literal) => {{}};
+}
 
 pub mod address;
 mod allocation;
 pub mod auth;
-pub mod client;
+#[cfg(feature = "branches")]
+pub mod branches;
 pub mod config;
 pub mod coordinator;
 pub mod election;
-mod errands;
 pub mod history;
 mod jobs;
+pub mod ledger;
+pub mod member;
 mod pipe;
 pub mod place;
 pub mod query;
 pub mod server;
+pub mod service;
+pub mod session;
 mod socket;
 mod status;
 pub mod storage;

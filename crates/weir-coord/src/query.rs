@@ -1,7 +1,7 @@
 //! Asking a coordinator for its status, from outside of any job.
 
 use crate::address::Address;
-use crate::auth::{self, Key};
+use crate::auth::{self, Handshake, Key};
 use crate::socket::{Channel, Input, Interest, Poller, Stream, now_ns};
 use crate::text::printable;
 use crate::wire::Message;
@@ -16,7 +16,7 @@ pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> 
         Ok(poller)
     });
     let mut poller = poller.map_err(|error| failed(error.to_string()))?;
-    let mut nonces = None;
+    let mut handshake = None;
     let mut is_trusted = matches!(address, Address::Unix(_));
     if is_trusted {
         channel.queue(&Message::StatusQuery {});
@@ -37,17 +37,12 @@ pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> 
         while let Some(message) = channel.take().map_err(|error| failed(error.to_string()))? {
             match message {
                 Message::Challenge { nonce: server } => {
-                    let key = key.ok_or_else(|| failed("it wants a key".into()))?;
+                    let key = key.cloned().ok_or_else(|| failed("it wants a key".into()))?;
                     let client = auth::nonce().map_err(|error| failed(error.to_string()))?;
-                    nonces = Some((server, client));
-                    let mac = key.client_mac(&server, &client);
-                    channel.queue(&Message::Proof { nonce: client, mac });
+                    channel.queue(&handshake.insert(Handshake::new(key, client)).prove(server));
                 }
                 Message::Proven { mac } => {
-                    let proven = nonces
-                        .zip(key)
-                        .is_some_and(|((server, client), key)| key.is_server_mac(&server, &client, &mac));
-                    if !proven {
+                    if !handshake.as_ref().is_some_and(|handshake| handshake.is_proven_by(&mac)) {
                         return Err(failed("it does not have the key".into()));
                     }
                     is_trusted = true;
@@ -66,8 +61,10 @@ pub fn query_status(address: &Address, key: Option<&Key>, timeout: Duration) -> 
                 _ => return Err(failed("it answers something else".into())),
             }
         }
-        if let Input::Closed = input {
-            return Err(failed("it closed the connection".into()));
+        match input {
+            Input::Closed => return Err(failed("it closed the connection".into())),
+            Input::Failed(error) => return Err(failed(error.to_string())),
+            Input::Some | Input::Empty => {}
         }
     }
 }

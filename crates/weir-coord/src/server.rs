@@ -1,18 +1,18 @@
 //! The coordinator's sockets: one thread, nothing blocks, everything is bounded.
 //!
 //! [`Server::step`] waits for something to happen, reads a bounded piece from each connection that has something,
-//! lets the [`Coordinator`] decide, and sends what came of it in one go. Whoever sends too much waits for
+//! lets the [`Service`] decide, and sends what came of it in one go. Whoever sends too much waits for
 //! the next slice of time; whoever sends garbage, does not say hello, or is silent for longer than its
 //! lease, is closed, and its grant goes to the next in the same step.
 
 use crate::address::Address;
-use crate::auth::{Key, Nonce};
-use crate::coordinator::{Coordinator, Pace, Peer};
+use crate::auth::Key;
+use crate::coordinator::{Pace, Peer};
+use crate::service::{Heard, SLICE_NS, Service, Speech};
 use crate::socket::{Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Ready, Waker, now_ns};
-use crate::status::{self, Traffic};
+use crate::status;
 use crate::storage::Storage;
 use crate::wire::{MAX_TEXT_BYTES, Message};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct Settings {
     pub policy: PolicyKind,
     /// In which order storage targets serve the readers of several jobs.
     pub order: aggregators::Policy,
+    /// Whether a job may go out of turn while those whose turn it is leave the storage idle.
+    pub backfill: bool,
     pub pace: Pace,
     /// What TCP peers have to prove that they have.
     pub key: Option<Key>,
@@ -35,6 +37,8 @@ pub struct Settings {
     pub title: String,
     /// Where files can be placed; elsewhere there is no opinion.
     pub storages: Vec<Storage>,
+    /// Grows with each coordinator of a service that has several; 0 where there are no epochs.
+    pub epoch: u64,
 }
 
 impl Default for Settings {
@@ -42,28 +46,17 @@ impl Default for Settings {
         Settings {
             policy: PolicyKind::Weir,
             order: aggregators::DEFAULT,
+            backfill: true,
             pace: Pace::default(),
             key: None,
             max_connections: 16_384,
             title: format!("pid {}", std::process::id()),
             storages: Vec::new(),
+            epoch: 0,
         }
     }
 }
 
-/// Who has not said hello after this long is closed.
-const HANDSHAKE_NS: u64 = 1_000_000_000;
-
-/// Who only looks on may be silent for this long.
-const ONLOOKER_NS: u64 = 30_000_000_000;
-
-/// A connection may say this much in a slice of time; then it waits for the next one.
-const SLICE_NS: u64 = 10_000_000;
-const MESSAGES_PER_SLICE: u32 = 1_000;
-/// A status, and a place for a file, is so much work that it counts for this many more.
-const HARD_MESSAGES: u32 = 100;
-/// And a reader, with whom those of its call before are expected again.
-const READER_MESSAGES: u32 = 5;
 const READ_BYTES: usize = 16 << 10;
 
 /// Tokens of the poller: listeners and the waker from the top, connections from zero.
@@ -72,27 +65,12 @@ const FIRST_LISTENER: u64 = 1 << 32;
 
 struct Connection {
     channel: Channel,
-    state: State,
-    accepted_ns: u64,
-    heard_ns: u64,
     interest: Interest,
-    slice_ns: u64,
-    messages: u32,
-    /// Reads again when the next slice begins.
-    parked: bool,
     /// There is something to send.
     dirty: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// TCP: has to prove that it has the key.
-    Challenged(Nonce),
-    Trusted,
-}
-
 pub struct Server {
-    settings: Settings,
     poller: Poller,
     waker: Waker,
     listeners: Vec<Listener>,
@@ -100,18 +78,13 @@ pub struct Server {
     free: Vec<Peer>,
     /// The job whose thread this is.
     own: Option<Peer>,
-    /// Those that had to prove something when they came, and when that was, the latest last.
-    challenged: VecDeque<(Peer, u64)>,
-    coordinator: Coordinator,
+    service: Service,
     ready: Vec<(u64, Ready)>,
     parked: Vec<Peer>,
     dirty: Vec<Peer>,
     scratch: Box<[u8]>,
-    stepped_ns: u64,
-    leases_checked_ns: u64,
     /// Until then nobody is let in, for want of descriptors.
     deaf_until_ns: Option<u64>,
-    traffic: Traffic,
 }
 
 impl Server {
@@ -119,28 +92,19 @@ impl Server {
         let poller = Poller::new()?;
         let waker = Waker::new()?;
         poller.add(&waker, WAKER, Interest::READ)?;
-        let now = now_ns();
-        let mut coordinator = Coordinator::new(now, settings.policy, settings.pace);
-        coordinator.set_order(settings.order);
-        coordinator.set_storages(&settings.storages);
         Ok(Server {
-            coordinator,
-            settings,
+            service: Service::new(now_ns(), settings),
             poller,
             waker,
             listeners: Vec::new(),
             connections: Vec::new(),
             free: Vec::new(),
             own: None,
-            challenged: VecDeque::new(),
             ready: Vec::new(),
             parked: Vec::new(),
             dirty: Vec::new(),
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
-            stepped_ns: now,
-            leases_checked_ns: now,
             deaf_until_ns: None,
-            traffic: Traffic::new(now),
         })
     }
 
@@ -148,7 +112,7 @@ impl Server {
     /// made if need be and must be this user's alone; TCP needs a key. `replace` takes the place of a
     /// socket that somebody may still listen on: only for those who hold the lock of its directory.
     pub fn listen(&mut self, address: &Address, replace: bool) -> Result<Address, String> {
-        if matches!(address, Address::Tcp(_)) && self.settings.key.is_none() {
+        if matches!(address, Address::Tcp(_)) && self.service.settings().key.is_none() {
             return Err(format!("cannot listen on {address}: TCP needs a key"));
         }
         let failed = |error: io::Error| format!("cannot listen on {address}: {error}");
@@ -171,31 +135,28 @@ impl Server {
     }
 
     pub fn policy(&self) -> PolicyKind {
-        self.coordinator.policy()
+        self.service.policy()
     }
 
     /// Goes on under another policy.
     pub fn set_policy(&mut self, policy: PolicyKind) {
-        self.settings.policy = policy;
-        self.coordinator.set_policy(now_ns(), policy);
+        self.service.set_policy(now_ns(), policy);
         self.deliver();
     }
 
     pub fn order(&self) -> aggregators::Policy {
-        self.coordinator.order()
+        self.service.order()
     }
 
     /// Goes on with another order of readers.
     pub fn set_order(&mut self, order: aggregators::Policy) {
-        self.settings.order = order;
-        self.coordinator.set_order(order);
+        self.service.set_order(order);
         self.deliver();
     }
 
     /// Goes on with another description of the storage.
     pub fn set_storages(&mut self, storages: Vec<Storage>) {
-        self.coordinator.set_storages(&storages);
-        self.settings.storages = storages;
+        self.service.set_storages(storages);
         self.deliver();
     }
 
@@ -206,7 +167,7 @@ impl Server {
         ready.clear();
         let waited = self.poller.wait(timeout.min(Duration::from_nanos(wait_ns)), &mut ready);
         let now = now_ns();
-        self.forgive_own_absence(now);
+        self.service.begin_round(now);
         self.unpark(now);
         if self.deaf_until_ns.is_some_and(|until_ns| until_ns <= now) {
             self.deaf_until_ns = None;
@@ -228,11 +189,9 @@ impl Server {
         if knocking {
             self.accept(now);
         }
-        self.coordinator.tick(now);
-        self.check_leases(now);
+        self.service.end_round(now);
+        self.close_those_who_must_go(now);
         self.deliver();
-        self.traffic.look(now, self.coordinator.totals);
-        self.stepped_ns = now;
         waited
     }
 
@@ -241,23 +200,8 @@ impl Server {
         if self.own_input() {
             return 0;
         }
-        let lease_ns = self.leases_checked_ns + self.lease_check_ns();
-        let park_ns = if self.parked.is_empty() { u64::MAX } else { self.stepped_ns + SLICE_NS };
-        self.coordinator.deadline_ns().unwrap_or(u64::MAX).min(lease_ns).min(park_ns)
-    }
-
-    fn lease_check_ns(&self) -> u64 {
-        u64::from(self.settings.pace.lease_ms) * 1_000_000 / 8
-    }
-
-    /// A coordinator that was stopped for a while must not blame the silence on the others.
-    fn forgive_own_absence(&mut self, now: u64) {
-        if now > self.stepped_ns + 4 * self.lease_check_ns() {
-            for connection in self.connections.iter_mut().flatten() {
-                connection.heard_ns = now;
-                connection.accepted_ns = now;
-            }
-        }
+        let park_ns = if self.parked.is_empty() { u64::MAX } else { self.service.stepped_ns() + SLICE_NS };
+        self.service.deadline_ns().min(park_ns)
     }
 
     fn serve(&mut self, now: u64, peer: Peer, is: Ready) {
@@ -275,16 +219,16 @@ impl Server {
     fn read(&mut self, now: u64, peer: Peer, mut ended: bool) {
         loop {
             let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
-            if connection.parked {
+            if self.service.is_parked(peer) {
                 return;
             }
             let input = connection.channel.receive(&mut self.scratch);
-            connection.heard_ns = now;
+            self.service.note_sign_of_life(now, peer);
             if let Err(reason) = self.hear(now, peer) {
                 return self.refuse(now, peer, reason);
             }
             match input {
-                Input::Closed => return self.close(now, peer),
+                Input::Closed | Input::Failed(_) => return self.close(now, peer),
                 Input::Empty if !std::mem::take(&mut ended) => return,
                 _ => {}
             }
@@ -295,49 +239,31 @@ impl Server {
     fn hear(&mut self, now: u64, peer: Peer) -> Result<(), String> {
         loop {
             let Some(Some(connection)) = self.connections.get_mut(peer) else { return Ok(()) };
-            if now >= connection.slice_ns + SLICE_NS {
-                connection.slice_ns = now;
-                connection.messages = 0;
-            }
-            if connection.messages >= MESSAGES_PER_SLICE {
-                return self.park(peer);
+            match self.service.may_speak(now, peer) {
+                Speech::Free => {}
+                Speech::ParkedNow => {
+                    self.park(peer);
+                    return Ok(());
+                }
+                Speech::Parked => return Ok(()),
             }
             let Some(message) = connection.channel.take().map_err(|error| error.to_string())? else {
                 return Ok(());
             };
-            connection.messages += weight(&message);
-            self.traffic.messages += 1;
-            self.take(now, peer, message)?;
-        }
-    }
-
-    fn take(&mut self, now: u64, peer: Peer, message: Message) -> Result<(), String> {
-        let Some(Some(connection)) = self.connections.get_mut(peer) else { return Ok(()) };
-        if let State::Challenged(server) = connection.state {
-            let Message::Proof { nonce, mac } = message else { return Err("no proof of the key".into()) };
-            let key = self.settings.key.as_ref().ok_or("there is no key")?;
-            if !key.is_client_mac(&server, &nonce, &mac) {
-                return Err("wrong key".into());
-            }
-            let mac = key.server_mac(&server, &nonce);
-            connection.state = State::Trusted;
-            connection.channel.queue(&Message::Proven { mac });
-            mark_dirty(connection, peer, &mut self.dirty);
-            return Ok(());
-        }
-        match message {
-            Message::StatusQuery {} => self.show_status(now, peer),
-            Message::Bye {} => self.close(now, peer),
-            message => {
-                self.coordinator.handle(now, peer, message)?;
-                self.collect();
+            match self.service.hear(now, peer, message)? {
+                Heard::Nothing => self.collect(),
+                Heard::Answer(answer) => {
+                    connection.channel.queue(&answer);
+                    mark_dirty(connection, peer, &mut self.dirty);
+                }
+                Heard::WantsStatus => self.show_status(now, peer),
+                Heard::Bye => self.close(now, peer),
             }
         }
-        Ok(())
     }
 
     fn show_status(&mut self, now: u64, peer: Peer) {
-        let text = status::json(now, &self.coordinator, &self.traffic, &self.settings, &self.addresses());
+        let text = status::json(now, &self.service, &self.addresses());
         let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
         let mut rest = text.as_str();
         loop {
@@ -361,28 +287,20 @@ impl Server {
     }
 
     /// Reads no more from the peer until the next slice.
-    fn park(&mut self, peer: Peer) -> Result<(), String> {
-        if let Some(Some(connection)) = self.connections.get_mut(peer)
-            && !connection.parked
-        {
-            connection.parked = true;
-            self.traffic.slowed += 1;
-            self.parked.push(peer);
-            self.watch(peer);
-        }
-        Ok(())
+    fn park(&mut self, peer: Peer) {
+        self.parked.push(peer);
+        self.watch(peer);
     }
 
     fn unpark(&mut self, now: u64) {
         let mut parked = std::mem::take(&mut self.parked);
         parked.retain(|&peer| {
-            let Some(Some(connection)) = self.connections.get_mut(peer).filter(|slot| slot.is_some()) else {
+            if !self.service.is_parked(peer) {
                 return false;
-            };
-            if now < connection.slice_ns + SLICE_NS || !connection.parked {
-                return connection.parked;
             }
-            connection.parked = false;
+            if !self.service.unpark(now, peer) {
+                return true;
+            }
             self.watch(peer);
             // What was read already may be all there is.
             if let Err(reason) = self.hear(now, peer) {
@@ -399,7 +317,7 @@ impl Server {
     fn watch(&mut self, peer: Peer) {
         let Some(Some(connection)) = self.connections.get_mut(peer) else { return };
         let write = connection.channel.unsent_bytes() > 0;
-        let wanted = Interest { read: !connection.parked, write, once: true };
+        let wanted = Interest { read: !self.service.is_parked(peer), write, once: true };
         if wanted != connection.interest {
             connection.interest = wanted;
             let _ = self.poller.change(&connection.channel.stream, peer as u64, wanted);
@@ -408,12 +326,13 @@ impl Server {
 
     /// What the coordinator has to say goes to the connections' own queues.
     fn collect(&mut self) {
-        for (peer, message) in self.coordinator.outbox().drain(..) {
-            if let Some(Some(connection)) = self.connections.get_mut(peer) {
+        let Server { service, connections, dirty, .. } = self;
+        service.drain_outbox(|peer, message| {
+            if let Some(Some(connection)) = connections.get_mut(peer) {
                 connection.channel.queue(&message);
-                mark_dirty(connection, peer, &mut self.dirty);
+                mark_dirty(connection, peer, dirty);
             }
-        }
+        });
     }
 
     /// Sends all that is queued. Who does not take it is closed, which may make more to send.
@@ -435,32 +354,14 @@ impl Server {
         self.dirty.clear();
     }
 
-    fn check_leases(&mut self, now: u64) {
-        if now < self.leases_checked_ns + self.lease_check_ns() {
-            return;
-        }
-        self.leases_checked_ns = now;
-        let lease_ns = u64::from(self.settings.pace.lease_ms) * 1_000_000;
-        for peer in 0..self.connections.len() {
-            let Some(connection) = &self.connections[peer] else { continue };
-            // A peer that is parked is loud, not silent.
-            let silent_ns = if connection.parked { 0 } else { now.saturating_sub(connection.heard_ns) };
-            let late = match connection.state {
-                State::Challenged(_) => now > connection.accepted_ns + HANDSHAKE_NS,
-                State::Trusted if self.coordinator.is_node(peer) => silent_ns > lease_ns,
-                // It may have sent half a hello and no more; who asked for the status has time.
-                State::Trusted if connection.messages == 0 => now > connection.accepted_ns + HANDSHAKE_NS,
-                State::Trusted => silent_ns > ONLOOKER_NS,
-            };
-            if late {
-                self.traffic.expired += 1;
-                self.close(now, peer);
-            }
+    fn close_those_who_must_go(&mut self, now: u64) {
+        while let Some(peer) = self.service.closing().pop() {
+            self.close(now, peer);
         }
     }
 
     fn refuse(&mut self, now: u64, peer: Peer, reason: String) {
-        self.traffic.refused += 1;
+        self.service.traffic.refused += 1;
         if let Some(Some(connection)) = self.connections.get_mut(peer) {
             connection.channel.queue(&Message::Refuse { reason });
             let _ = connection.channel.flush();
@@ -474,7 +375,7 @@ impl Server {
         {
             self.poller.remove(&connection.channel.stream);
             self.free.push(peer);
-            self.coordinator.gone(now, peer);
+            self.service.gone(now, peer);
             self.collect();
         }
     }
@@ -484,15 +385,6 @@ impl AsRawFd for Server {
     /// Ready to be read when [`Server::step`] has something to do.
     fn as_raw_fd(&self) -> RawFd {
         self.poller.as_raw_fd()
-    }
-}
-
-/// How many plain messages this one is as much work as.
-fn weight(message: &Message) -> u32 {
-    match message {
-        Message::StatusQuery {} | Message::Ask { .. } | Message::Claim { .. } => HARD_MESSAGES,
-        Message::Read { .. } => READER_MESSAGES,
-        _ => 1,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::pipe::Pipe;
 use crate::wire::{Inbox, Message, WireError};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -52,6 +52,16 @@ impl Stream {
                 Stream::tcp(outcome?)
             }
         }
+    }
+
+    /// As [`Stream::connect`], but does not wait for a host that does not answer: nothing can be read from the stream until
+    /// it has, and an error comes then. Of several addresses of a host, each attempt takes the next.
+    pub(crate) fn begin_to_connect(address: &Address, attempt: usize) -> io::Result<Stream> {
+        let Address::Tcp(place) = address else { return Stream::connect(address) };
+        let places: Vec<SocketAddr> = place.to_socket_addrs()?.collect();
+        let place = places.get(attempt % places.len().max(1));
+        let place = place.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "no such host"))?;
+        Stream::tcp(connect_tcp(place)?)
     }
 
     fn tcp(stream: TcpStream) -> io::Result<Stream> {
@@ -105,6 +115,7 @@ pub(crate) enum Input {
     /// Nothing more for now.
     Empty,
     Closed,
+    Failed(io::Error),
 }
 
 impl Channel {
@@ -122,7 +133,7 @@ impl Channel {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Input::Empty,
             Err(error) if error.kind() == ErrorKind::Interrupted => Input::Some,
-            Err(_) => Input::Closed,
+            Err(error) => Input::Failed(error),
         }
     }
 
@@ -263,6 +274,42 @@ fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     // SAFETY: the address is as long as said and its path ends with a zero; the descriptor is open.
     let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
     if result == 0 { Ok(UnixStream::from(socket)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Begins to connect: whether it succeeds shows when the stream can be read.
+fn connect_tcp(place: &SocketAddr) -> io::Result<TcpStream> {
+    let family = if place.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers; the new descriptor is owned by nobody else.
+    let socket = unsafe { owned(libc::socket(family, kind, 0))? };
+    let result = match place {
+        SocketAddr::V4(place) => {
+            // SAFETY: all-zero is a valid address.
+            let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+            address.sin_family = family as libc::sa_family_t;
+            address.sin_port = place.port().to_be();
+            address.sin_addr.s_addr = u32::from_ne_bytes(place.ip().octets());
+            let length = size_of_val(&address) as libc::socklen_t;
+            // SAFETY: the address is as long as said, and the descriptor is open.
+            unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) }
+        }
+        SocketAddr::V6(place) => {
+            // SAFETY: all-zero is a valid address.
+            let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+            address.sin6_family = family as libc::sa_family_t;
+            address.sin6_port = place.port().to_be();
+            address.sin6_addr.s6_addr = place.ip().octets();
+            address.sin6_scope_id = place.scope_id();
+            let length = size_of_val(&address) as libc::socklen_t;
+            // SAFETY: the address is as long as said, and the descriptor is open.
+            unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) }
+        }
+    };
+    match io::Error::last_os_error() {
+        _ if result == 0 => Ok(TcpStream::from(socket)),
+        error if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(TcpStream::from(socket)),
+        error => Err(error),
+    }
 }
 
 /// Where the path is not this user's alone, somebody else may listen there while no coordinator does.

@@ -1,8 +1,8 @@
 //! What `weir status` shows, as JSON.
 
-use crate::coordinator::Coordinator;
-use crate::jobs::{Job, Standing};
-use crate::server::Settings;
+use crate::coordinator::{Coordinator, JobState};
+use crate::jobs::Job;
+use crate::service::Service;
 use serde_json::{Value, json};
 use weir_engine::engine::JobId;
 
@@ -66,21 +66,53 @@ impl Traffic {
     }
 }
 
-pub(crate) fn json(
-    now_ns: u64,
-    coordinator: &Coordinator,
-    traffic: &Traffic,
-    settings: &Settings,
-    addresses: &[String],
-) -> String {
-    let jobs =
-        coordinator.jobs.iter().enumerate().filter_map(|(index, job)| {
-            Some(job_json(now_ns, coordinator, JobId(index as u32), job.as_ref()?))
-        });
-    let storages = coordinator.allocations.storages().map(|path| json!({ "path": path }));
+pub(crate) fn json(now_ns: u64, service: &Service, addresses: &[String]) -> String {
+    let (settings, traffic, totals) = (service.settings(), &service.traffic, service.totals());
+    let (mut jobs, mut targets, mut shared) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut connections, mut began_ns) = (0, now_ns);
+    for (storage, coordinator) in service.coordinators() {
+        let before = jobs.len();
+        for (index, job) in coordinator.jobs.iter().enumerate() {
+            jobs.extend(
+                job.as_ref().map(|job| job_json(now_ns, storage, coordinator, JobId(index as u32), job)),
+            );
+        }
+        targets.extend(targets_json(coordinator));
+        connections += coordinator.nodes.iter().flatten().count();
+        began_ns = began_ns.min(coordinator.began_ns);
+        shared.push(json!({ "storage": storage, "jobs": jobs.len() - before }));
+    }
+    let storages: Vec<Value> =
+        settings.storages.iter().map(|storage| json!({ "path": storage.path })).collect();
+    json!({
+        "coordinator": settings.title,
+        "pid": std::process::id(),
+        "listens_on": addresses,
+        "epoch": settings.epoch,
+        "policy": settings.policy.to_string(),
+        "order": settings.order.to_string(),
+        "up_s": seconds(now_ns.saturating_sub(began_ns)),
+        "bandwidth_bytes_per_s": traffic.rates.bytes_per_s,
+        "decisions": totals.decisions,
+        "decisions_per_s": traffic.rates.decisions_per_s,
+        "messages": traffic.messages,
+        "connections": connections,
+        "refused": traffic.refused,
+        "leases_expired": traffic.expired,
+        "slowed": traffic.slowed,
+        "storages": storages,
+        "shared": shared,
+        "targets": targets,
+        "jobs": jobs,
+    })
+    .to_string()
+}
+
+/// The queues of readers at the targets of a storage.
+fn targets_json(coordinator: &Coordinator) -> impl Iterator<Item = Value> + '_ {
     let name = |id: &JobId| coordinator.jobs[id.0 as usize].as_ref().map(|job| job.name.as_str());
-    let names = |jobs: &[JobId]| jobs.iter().map(name).collect::<Value>();
-    let targets = coordinator.turns.queues().map(|queue| {
+    let names = move |jobs: &[JobId]| jobs.iter().map(name).collect::<Value>();
+    coordinator.turns.queues().map(move |queue| {
         json!({
             "target": format!("{:016x}", queue.target),
             "reading": names(&queue.reading),
@@ -88,39 +120,20 @@ pub(crate) fn json(
             "turns": queue.turns,
             "overdue": queue.overdue,
         })
-    });
-    let connections = coordinator.nodes.iter().flatten().count();
-    json!({
-        "coordinator": settings.title,
-        "pid": std::process::id(),
-        "listens_on": addresses,
-        "policy": coordinator.policy().to_string(),
-        "order": coordinator.order().to_string(),
-        "up_s": seconds(now_ns.saturating_sub(coordinator.began_ns)),
-        "bandwidth_bytes_per_s": traffic.rates.bytes_per_s,
-        "decisions": coordinator.totals.decisions,
-        "decisions_per_s": traffic.rates.decisions_per_s,
-        "messages": traffic.messages,
-        "connections": connections,
-        "refused": traffic.refused,
-        "leases_expired": traffic.expired,
-        "slowed": traffic.slowed,
-        "storages": storages.collect::<Vec<Value>>(),
-        "targets": targets.collect::<Vec<Value>>(),
-        "jobs": jobs.collect::<Vec<Value>>(),
     })
-    .to_string()
 }
 
-fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Value {
-    let (state, share) = match job.standing {
-        Standing::Outside => ("computing", 0.0),
-        Standing::Held => ("waiting", 0.0),
-        Standing::Granted { share } => ("in I/O", coordinator.common_share.unwrap_or(share)),
+fn job_json(now_ns: u64, storage: &str, coordinator: &Coordinator, id: JobId, job: &Job) -> Value {
+    let view = coordinator.view(id, job);
+    let (state, share) = match view.state {
+        JobState::Computing => ("computing", 0.0),
+        JobState::Held => ("waiting", 0.0),
+        JobState::Granted { share } => ("in I/O", share),
+        JobState::Backfilled => ("backfilled", 0.0),
+        JobState::Idle => ("idle", 0.0),
     };
     let since_ns = now_ns.saturating_sub(job.since_ns);
     let waiting_ns = if state == "waiting" { since_ns } else { 0 };
-    let w_iter_ns = coordinator.engine.job(id).map_or(0.0, |known| known.w_iter_ns());
     let nodes: Vec<Value> = job
         .peers
         .iter()
@@ -133,16 +146,20 @@ fn job_json(now_ns: u64, coordinator: &Coordinator, id: JobId, job: &Job) -> Val
         .map(|(storage, targets, files)| json!({ "storage": storage, "targets": targets, "files": files }));
     json!({
         "job": job.name,
+        "storage": storage,
         "application": job.application,
+        "user": job.user,
+        "account": job.account,
+        "weight": job.weight,
         "nodes": nodes,
         "state": state,
         "state_s": seconds(since_ns),
         "share": share,
-        // The sum makes a zero of a negative zero.
-        "set": (w_iter_ns > 0.0).then(|| (w_iter_ns * 1e-9).log10().round() + 0.0),
-        "characteristic_time_s": w_iter_ns * 1e-9,
+        "set": view.set().map(f64::from),
+        "characteristic_time_s": view.w_iter_ns() * 1e-9,
         "allocations": allocations.collect::<Vec<Value>>(),
         "phases": job.phases,
+        "backfills": job.backfills,
         "phase_bytes": coordinator.progress(id).done_bytes,
         "moved_bytes": job.moved_bytes,
         "held_s": seconds(job.held_ns + waiting_ns),

@@ -37,6 +37,11 @@ impl Storage {
         }
     }
 
+    /// Whether files can be placed there; else only that it is one storage is known.
+    pub(crate) fn has_targets(&self) -> bool {
+        self.targets > 0
+    }
+
     pub(crate) fn platform(&self) -> Platform {
         Platform { resources: self.targets, compute_nodes: self.compute_nodes }
     }
@@ -45,6 +50,9 @@ impl Storage {
     pub fn check(&self) -> Result<(), String> {
         if !Path::new(&self.path).is_absolute() {
             return Err(format!("storage {:?}: must be the path where it is mounted", self.path));
+        }
+        if !self.has_targets() && self.bandwidth.is_empty() && self.compute_nodes == 0 {
+            return Ok(());
         }
         if !(1..=MAX_TARGETS).contains(&self.targets) {
             return Err(format!("targets: must be from 1 to {MAX_TARGETS}"));
@@ -93,6 +101,7 @@ mod tests {
         let good =
             Storage { targets: 4, bandwidth: vec![1e9, 2e9], compute_nodes: 8, ..Storage::new("/scratch") };
         assert_eq!(good.check(), Ok(()));
+        assert_eq!(Storage::new("/scratch").check(), Ok(()), "a name alone");
         for (bad, key) in [
             (Storage { path: "scratch".into(), ..good.clone() }, "storage \"scratch\""),
             (Storage { targets: 0, ..good.clone() }, "targets: "),

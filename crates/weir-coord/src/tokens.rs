@@ -113,6 +113,16 @@ impl Tokens {
         self.accounts.len()
     }
 
+    /// The jobs that hold a grant.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.accounts.keys().copied()
+    }
+
+    /// What the storage moves in [`LEAD_NS`], as far as is known.
+    pub fn lead_bytes(&self) -> f64 {
+        self.meter.lead_bytes()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }
@@ -207,6 +217,11 @@ impl Tokens {
         let ahead_bytes = (account.tag_bytes - self.virtual_bytes) * self.share_sum - lead_bytes;
         // The cast saturates: who is not ahead waits for nothing.
         (ahead_bytes / lead_bytes * LEAD_NS as f64) as u64
+    }
+
+    /// How long the storage should take for so many bytes, by what it does or, before that is known, by a guess.
+    pub(crate) fn time_for_ns(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.meter.lead_bytes() * LEAD_NS as f64
     }
 
     /// Whether [`Tokens::settle`] could change something at this moment.

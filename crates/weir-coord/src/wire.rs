@@ -1,20 +1,26 @@
 //! What travels between a job and its coordinator: bounded, versioned, little-endian frames.
 //!
 //! ```text
-//! u32 length of what follows, at most 64 KiB | u8 version | u8 kind | the fields, in order
+//! u32 length of the rest, at most 64 KiB | u8 version | u8 kind | u8 seal | the fields, in order
 //! ```
 //!
 //! Integers and floats have their own width, an optional field has a byte of presence before it, text has
-//! a `u16` of length and a list one of how many there are. A frame that is longer or shorter than its fields is refused, and so is everything
-//! behind it: there is no way to find the next frame after a wrong one. The decoder never panics and
-//! never allocates more than the frame is long.
+//! a `u16` of length and a list one of its number of items. A frame that is longer or shorter than its fields is
+//! refused, and so is everything behind it: the next frame cannot be found after a wrong one. The decoder never
+//! panics and never allocates more than the frame is long.
+//!
+//! The seal names how the frame is authenticated. The only one so far is [`UNSEALED`]: the fields end the frame. Any
+//! other value is refused; a sealed frame will have its MAC behind the fields.
 //!
 //! Every message is one row of the table below; the encoder and the decoder are made from it.
 
 use std::fmt;
 
 /// The one version that is spoken. A peer of another one is told so and left alone.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
+
+/// The seal of a frame without a MAC.
+pub const UNSEALED: u8 = 0;
 
 /// No frame is longer, its four bytes of length not counted.
 pub const MAX_FRAME_BYTES: usize = 64 * 1024;
@@ -26,6 +32,8 @@ pub const MAX_TEXT_BYTES: usize = 60 * 1024;
 pub const MAX_LIST: usize = 1024;
 
 const LENGTH_BYTES: usize = 4;
+/// Version, kind and seal.
+const HEAD_BYTES: u32 = 3;
 
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +45,7 @@ pub enum WireError {
         theirs: u8,
     },
     Kind(u8),
+    Seal(u8),
     /// The frame ends within a field, or goes on behind the last.
     Length {
         kind: u8,
@@ -58,6 +67,7 @@ impl fmt::Display for WireError {
                 write!(f, "a frame of version {theirs}; version {VERSION} is spoken here")
             }
             WireError::Kind(kind) => write!(f, "a frame of unknown kind {kind}"),
+            WireError::Seal(seal) => write!(f, "a frame with seal {seal}, where none is expected"),
             WireError::Length { kind } => write!(f, "a frame of kind {kind} of a wrong length"),
             WireError::Value { kind, what } => write!(f, "a frame of kind {kind} with {what}"),
         }
@@ -96,21 +106,11 @@ macro_rules! messages {
 messages! {
     /// Job → coordinator: who speaks. One connection per node of the job.
     1 Hello {
-        /// What all nodes of the job have in common and no other job has.
-        job: String,
-        application: String,
-        host: String,
-        /// The leader of this node.
-        pid: u32,
-        /// On this node.
-        ranks: u32,
-        /// Of the whole job.
-        nodes: u32,
-        /// What earlier runs of the application showed.
-        w_iter_ns: Option<u64>,
-        mean_phase_bytes: Option<u64>,
+        identity: Identity,
         /// Whether the job has had a coordinator before: a new one gathers what it can from all before it decides.
         rejoins: bool,
+        /// The highest epoch of a coordinator that the job has obeyed; 0 before the first.
+        epoch: u64,
     }
     /// Job → coordinator, over TCP: the answer to `Challenge`, and a challenge in return.
     2 Proof { nonce: [u8; 32], mac: [u8; 32], }
@@ -122,7 +122,14 @@ messages! {
         bytes: Option<u64>,
     }
     /// Job → coordinator: how far the phase is. At most every few milliseconds.
-    4 Moved { phase: u64, progress: Progress, }
+    4 Moved {
+        phase: u64,
+        progress: Progress,
+        /// Requests under way; a sync has no bytes.
+        in_flight: u32,
+        /// Time that requests of the phase have taken, all together; those under way not yet.
+        busy_ns: u64,
+    }
     /// Job → coordinator.
     5 End {
         phase: u64,
@@ -158,8 +165,8 @@ messages! {
     /// Job → coordinator: a file that another coordinator placed there is still open.
     12 Claim { request: u64, file: FileInfo, targets: Vec<u32>, }
     /// Job → coordinator: an aggregator is about to read in a collective call; when may it? It has one such
-    /// question at a time.
-    13 Read { reader: Reader, }
+    /// question at a time. `pieces` says which bytes lie on which targets; if empty, the reader's target has all.
+    13 Read { reader: Reader, pieces: Vec<Piece>, }
     /// Job → coordinator: it has read, with or without its turn.
     14 Served { number: u32, call: u64, }
 
@@ -178,8 +185,11 @@ messages! {
         policy: String,
         /// Whether readers take turns; else they need not ask.
         orders: bool,
+        /// Grows with each coordinator of a service; a job obeys none that is older than one it has obeyed. 0: no epochs.
+        epoch: u64,
     }
-    /// Coordinator → job: go on. `credit_bytes` and `expected_ns` as in `Credit`.
+    /// Coordinator → job: go on. `credit_bytes` and `expected_ns` as in `Credit`. With a share of zero the phase is
+    /// backfilled: it may use the storage while those whose turn it is do not.
     67 Grant { phase: u64, share: f64, credit_bytes: u64, expected_ns: u64, }
     /// Coordinator → job: start no more I/O until granted (again), which should be within this time.
     68 Hold { phase: u64, expected_ns: u64, }
@@ -197,6 +207,33 @@ messages! {
     /// Coordinator → job: nobody else is in a phase, so the next one of the job is granted before it begins; or that
     /// holds no longer. Until the first word, and after `Welcome`, it does not.
     74 Ahead { granted: bool, }
+}
+
+/// Who a job is. The same for all its nodes but for `host`, `pid` and `ranks`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Common to all nodes of the job, and to no other job.
+    pub job: String,
+    pub application: String,
+    pub host: String,
+    /// Process number of the leader of this node.
+    pub pid: u32,
+    /// Number of ranks on this node.
+    pub ranks: u32,
+    /// Number of nodes of the whole job.
+    pub nodes: u32,
+    /// Characteristic time and mean phase of earlier runs of the application.
+    pub w_iter_ns: Option<u64>,
+    pub mean_phase_bytes: Option<u64>,
+    /// The job's part next to that of others; 0 counts as 1.
+    pub weight: u32,
+    /// For whom the job runs, as the job says: user number, and the account of the batch system if there is one.
+    pub user: u32,
+    pub account: String,
+    /// The storage that this connection is about: only jobs that name the same one take turns. Empty: not known.
+    pub storage: String,
+    /// Where the storage is mounted: a site may have said more about it.
+    pub mount: String,
 }
 
 /// A file as far as its placement goes.
@@ -227,6 +264,15 @@ pub struct Reader {
     /// How long reading should take, and then handing the data on to the ranks.
     pub service_ns: u64,
     pub shuffle_ns: u64,
+}
+
+/// Bytes of a request that lie on one target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    pub target: u64,
+    /// Where they begin in the target's own object.
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
 }
 
 /// How far a phase is: bytes since its beginning, on this node.
@@ -262,7 +308,7 @@ impl Message {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; LENGTH_BYTES]);
-        out.extend_from_slice(&[VERSION, self.kind()]);
+        out.extend_from_slice(&[VERSION, self.kind(), UNSEALED]);
         self.put(out);
         let length_bytes = (out.len() - start - LENGTH_BYTES) as u32;
         out[start..start + LENGTH_BYTES].copy_from_slice(&length_bytes.to_le_bytes());
@@ -275,16 +321,23 @@ impl Message {
         if length_bytes as usize > MAX_FRAME_BYTES {
             return Err(WireError::TooLong { length_bytes });
         }
-        if length_bytes < 2 {
+        if length_bytes == 0 {
             return Err(WireError::Length { kind: 0 });
         }
-        // The version is judged as soon as it is there: the length of another one may mean something else.
-        if let Some(&theirs) = rest.first().filter(|&&theirs| theirs != VERSION) {
+        // The version is judged first, and as soon as it is there: the length of another one may mean something else.
+        let Some(&theirs) = rest.first() else { return Ok(None) };
+        if theirs != VERSION {
             return Err(WireError::Version { theirs });
         }
+        if length_bytes < HEAD_BYTES {
+            return Err(WireError::Length { kind: 0 });
+        }
         let Some(frame) = rest.get(..length_bytes as usize) else { return Ok(None) };
-        let [_, kind, fields @ ..] = frame else { return Err(WireError::Length { kind: 0 }) };
+        let [_, kind, seal, fields @ ..] = frame else { return Err(WireError::Length { kind: 0 }) };
         let kind = *kind;
+        if *seal != UNSEALED {
+            return Err(WireError::Seal(*seal));
+        }
         let mut fields = Fields { bytes: fields };
         let message = Message::take(kind, &mut fields).map_err(|fault| match fault {
             Fault::Kind => WireError::Kind(kind),
@@ -352,7 +405,7 @@ impl Field for bool {
         match fields.array()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            _ => Err(Fault::Value("a truth that is neither 0 nor 1")),
+            _ => Err(Fault::Value("an invalid boolean")),
         }
     }
 }
@@ -437,8 +490,13 @@ macro_rules! structures {
 }
 
 structures! {
+    Identity {
+        job, application, host, pid, ranks, nodes, w_iter_ns, mean_phase_bytes, weight, user, account, storage,
+        mount,
+    }
     FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes, }
     Reader { number, file, call, target, service_ns, shuffle_ns, }
+    Piece { target, offset_bytes, length_bytes, }
 }
 
 /// A longer list is cut, as text is: its end has no answer then.

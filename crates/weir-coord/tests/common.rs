@@ -10,9 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_coord::Waker;
 use weir_coord::address::Address;
-use weir_coord::client::{Client, Identity, Word};
+use weir_coord::ledger::Sum;
+use weir_coord::member::{Member, Way};
+use weir_coord::query::query_status;
 use weir_coord::server::{Server, Settings};
-use weir_coord::wire::{Inbox, Message};
+use weir_coord::session::{Gate, Input, Limits, Word};
+use weir_coord::wire::{Identity, Inbox, Message};
 use weir_engine::sharing::PolicyKind;
 
 /// A private directory that goes away with its owner.
@@ -75,6 +78,13 @@ pub(crate) fn serve(address: &Address, settings: Settings) -> Running {
     Running { stop, waker, thread: Some(thread), address }
 }
 
+impl Running {
+    /// Waits until the server has heard what was said so far: a phase that is granted ahead does not wait for that.
+    pub(crate) fn settle(&self) {
+        query_status(&self.address, None, Duration::from_secs(10)).expect("an answer");
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, SeqCst);
@@ -89,6 +99,7 @@ pub(crate) fn settings(policy: PolicyKind) -> Settings {
 
 pub(crate) fn identity(job: &str) -> Identity {
     Identity {
+        storage: "disk".into(),
         job: job.into(),
         application: "test".into(),
         host: "here".into(),
@@ -99,30 +110,69 @@ pub(crate) fn identity(job: &str) -> Identity {
     }
 }
 
-/// A job that hears.
+/// No limit that a test would reach.
+pub(crate) const LIMITS: Limits = Limits { phase_gap_ns: None, max_wait_ns: 60_000_000_000, free_bytes: 0 };
+
+pub(crate) fn member(way: Way, identity: Identity) -> Member {
+    let waker = Waker::new().expect("a waker");
+    Member::new(way, identity, LIMITS, &Sum::default(), waker).expect("a member")
+}
+
+/// A job whose ranks do what the test says.
 pub(crate) struct Job {
-    pub(crate) client: Client,
+    pub(crate) member: Member,
+    pub(crate) sum: Sum,
     pub(crate) heard: Vec<Word>,
 }
 
 impl Job {
+    pub(crate) fn new(way: Way, identity: Identity) -> Job {
+        Job { member: member(way, identity), sum: Sum::default(), heard: Vec::new() }
+    }
+
     pub(crate) fn join(name: &str, address: &Address) -> Job {
-        let client = Client::new(identity(name), None, Waker::new().expect("a waker")).expect("a client");
-        let mut job = Job { client, heard: Vec::new() };
-        job.client.connect(address).expect("connects");
+        Job::join_as(identity(name), address)
+    }
+
+    pub(crate) fn join_as(identity: Identity, address: &Address) -> Job {
+        let mut job = Job::new(Way::Service { address: address.clone(), key: None }, identity);
         job.until("welcome", |word| matches!(word, Word::Joined { .. }));
         job
     }
 
     /// Says something, at once.
-    pub(crate) fn tell(&mut self, say: impl FnOnce(&mut Client)) {
-        say(&mut self.client);
+    pub(crate) fn tell(&mut self, input: Input) {
+        self.member.tell(input);
         self.step(Duration::ZERO);
+    }
+
+    /// The leader looks at what the ranks do.
+    pub(crate) fn look(&mut self) {
+        let sum = self.sum;
+        self.tell(Input::Look(&sum));
+    }
+
+    /// The program says that a phase begins.
+    pub(crate) fn begin(&mut self) {
+        self.sum.marks = 1;
+        self.look();
+    }
+
+    /// The program says that the phase is over, in which so many bytes were moved.
+    pub(crate) fn end(&mut self, bytes: u64) {
+        self.sum = Sum { spent_bytes: bytes, done_bytes: bytes, ..Sum::default() };
+        self.look();
+    }
+
+    /// A request of so many bytes is under way.
+    pub(crate) fn busy(&mut self, bytes: u64) {
+        self.sum = Sum { in_flight: 1, spent_bytes: bytes, ..self.sum };
+        self.look();
     }
 
     pub(crate) fn step(&mut self, timeout: Duration) {
         let heard = &mut self.heard;
-        self.client.step(timeout, &mut |word| heard.push(word));
+        self.member.step(timeout, &mut |word| heard.push(word));
     }
 
     /// The first word, of those not taken yet, that is wanted; the ones before it are dropped.
@@ -137,16 +187,41 @@ impl Job {
         }
     }
 
-    pub(crate) fn granted(&mut self, phase: u64) -> u64 {
-        let is_it = |word: &Word| matches!(word, Word::Granted { phase: of, .. } if *of == phase);
-        match self.until("a grant", is_it) {
-            Word::Granted { credit_bytes, .. } => credit_bytes,
-            _ => unreachable!("only grants are let through"),
+    /// Waits until the gate holds what is wanted.
+    pub(crate) fn until_gate(&mut self, what: &str, wanted: impl Fn(Gate) -> bool) -> Gate {
+        let start = Instant::now();
+        while !wanted(self.member.session().gate()) {
+            let gate = self.member.session().gate();
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "waits for {what}, is {gate:?}: {:?}",
+                self.heard
+            );
+            self.step(Duration::from_millis(10));
+        }
+        self.member.session().gate()
+    }
+
+    /// Waits for a grant; its credit.
+    pub(crate) fn granted(&mut self) -> u64 {
+        match self.until_gate("a grant", |gate| matches!(gate, Gate::Granted { .. })) {
+            Gate::Granted { credit_bytes } => credit_bytes,
+            other => unreachable!("only grants are let through, not {other:?}"),
         }
     }
 
-    pub(crate) fn held(&mut self, phase: u64) {
-        self.until("a hold", |word| matches!(word, Word::Held { phase: of, .. } if *of == phase));
+    pub(crate) fn held(&mut self) {
+        self.until("a hold", |word| matches!(word, Word::Held));
+        assert_eq!(self.member.session().gate(), Gate::Closed);
+    }
+
+    /// Lets some time pass in which the gate must stay closed.
+    pub(crate) fn stays_closed(&mut self, why: &str) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            self.step(Duration::from_millis(10));
+            assert_eq!(self.member.session().gate(), Gate::Closed, "{why}");
+        }
     }
 
     /// Lets some time pass in which nothing of the kind may be heard.

@@ -1,25 +1,23 @@
 //! The coordinator without sockets, in virtual time: every policy serves everybody, in every order of events.
 
 use proptest::prelude::*;
-use weir_coord::coordinator::{Coordinator, Pace, Peer};
+use weir_coord::coordinator::{Coordinator, JobState, Pace, Peer};
 use weir_coord::tokens::UNLIMITED;
-use weir_coord::wire::{Message, Progress};
+use weir_coord::wire::{Identity, Message, Progress};
 use weir_engine::sharing::PolicyKind;
 
 const MS: u64 = 1_000_000;
 
 fn hello(job: &str, rejoins: bool) -> Message {
-    Message::Hello {
+    let identity = Identity {
         job: job.into(),
-        application: "test".into(),
-        host: "here".into(),
-        pid: 1,
         ranks: 1,
         nodes: 1,
+        storage: "disk".into(),
         w_iter_ns: Some(1_000 * MS),
-        mean_phase_bytes: None,
-        rejoins,
-    }
+        ..Identity::default()
+    };
+    Message::Hello { identity, rejoins, epoch: 0 }
 }
 
 fn begin(phase: u64) -> Message {
@@ -31,7 +29,10 @@ fn end(phase: u64, bytes: u64) -> Message {
 }
 
 fn busy(phase: u64, bytes: u64) -> Message {
-    Message::Moved { phase, progress: Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes } }
+    {
+        let progress = Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes };
+        Message::Moved { phase, progress, in_flight: 1, busy_ns: 0 }
+    }
 }
 
 fn answers(coordinator: &mut Coordinator) -> Vec<(Peer, Message)> {
@@ -119,7 +120,8 @@ fn a_new_coordinator_gathers_before_it_decides() {
     let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
     let resume = |granted| {
         let progress = Progress::default();
-        Message::Resume { phase: 4, bytes: None, age_ns: if granted { 5 } else { 99 }, granted, progress }
+        let age_ns = if granted { 5 } else { 99 };
+        Message::Resume { phase: 4, bytes: None, age_ns, granted, progress }
     };
     for (peer, granted) in [(0, false), (1, true)] {
         coordinator.handle(MS, peer, hello(&peer.to_string(), true)).unwrap();
@@ -136,10 +138,111 @@ fn a_new_coordinator_gathers_before_it_decides() {
     );
 }
 
+/// What a phase moved counts, though it ended before the coordinator had gathered what all have to say.
+#[test]
+fn a_phase_that_ends_while_a_new_coordinator_gathers_is_not_forgotten() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let progress = Progress { done_bytes: 5, spent_bytes: 5, wanted_bytes: 5 };
+    for peer in [0, 1] {
+        coordinator.handle(MS, peer, hello("job", true)).unwrap();
+        let resume = Message::Resume { phase: 4, bytes: None, age_ns: 1, granted: true, progress };
+        coordinator.handle(MS, peer, resume).unwrap();
+    }
+    assert!(coordinator.is_gathering());
+    coordinator.handle(2 * MS, 0, end(4, 9)).unwrap();
+    coordinator.gone(3 * MS, 1);
+    let gathered_ns = coordinator.deadline_ns().unwrap();
+    coordinator.tick(gathered_ns);
+    let job = coordinator.jobs().next().unwrap();
+    assert_eq!((job.done_bytes, job.state), (9 + 5, JobState::Computing));
+}
+
+/// Moves time on, with every tick that is due; who is granted and who is held meanwhile.
+fn pass(coordinator: &mut Coordinator, now_ms: &mut u64, ms: u64) -> (Vec<Peer>, Vec<Peer>) {
+    let until_ms = *now_ms + ms;
+    while *now_ms < until_ms {
+        *now_ms += 1;
+        coordinator.tick(*now_ms * MS);
+    }
+    let (mut granted, mut held) = (Vec::new(), Vec::new());
+    for (peer, message) in answers(coordinator) {
+        match message {
+            Message::Grant { .. } => granted.push(peer),
+            Message::Hold { .. } => held.push(peer),
+            _ => {}
+        }
+    }
+    (granted, held)
+}
+
+#[test]
+fn a_grant_without_progress_keeps_nobody_out_and_is_stopped_by_nobody() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut now_ms = 0;
+    for peer in [0, 1] {
+        coordinator.handle(0, peer, hello(&peer.to_string(), false)).unwrap();
+        coordinator.handle(0, peer, begin(1)).unwrap();
+    }
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 1_900), (vec![0], vec![1]));
+    assert_eq!(
+        pass(&mut coordinator, &mut now_ms, 400),
+        (vec![1], vec![]),
+        "the next has its turn, nobody is stopped"
+    );
+    assert_eq!(coordinator.jobs().map(|job| job.state).next(), Some(JobState::Idle));
+    // The idle job goes on after all: now it waits for its turn like everybody.
+    coordinator.handle(now_ms * MS, 0, busy(1, 100)).unwrap();
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 10), (vec![], vec![0]));
+    coordinator.handle(now_ms * MS, 1, end(1, 7)).unwrap();
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 10), (vec![0], vec![]));
+    coordinator.handle(now_ms * MS, 0, end(1, 100)).unwrap();
+    let moved: Vec<u64> = coordinator.jobs().map(|job| job.done_bytes).collect();
+    assert_eq!(moved, [100, 7]);
+}
+
+#[test]
+fn a_slow_request_is_progress_for_as_long_as_it_should_take() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut now_ms = 0;
+    for peer in [0, 1] {
+        coordinator.handle(0, peer, hello(&peer.to_string(), false)).unwrap();
+    }
+    // A phase of its own has shown that the first job moves a byte in a millisecond.
+    coordinator.handle(0, 0, begin(1)).unwrap();
+    coordinator
+        .handle(0, 0, Message::End { phase: 1, bytes: 1_000, io_ns: 1_000 * MS, waited_ns: 0 })
+        .unwrap();
+    coordinator.handle(0, 0, begin(2)).unwrap();
+    coordinator.handle(0, 0, busy(2, 2_000)).unwrap();
+    coordinator.handle(0, 1, begin(1)).unwrap();
+    assert_eq!(
+        pass(&mut coordinator, &mut now_ms, 9_900).0.last(),
+        Some(&0),
+        "two seconds, and four times two"
+    );
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 400), (vec![1], vec![]));
+    // A job that ends while it is idle has ended.
+    coordinator.handle(now_ms * MS, 0, end(2, 2_000)).unwrap();
+    assert_eq!(coordinator.jobs().map(|job| job.state).next(), Some(JobState::Computing));
+}
+
+#[test]
+fn a_job_that_waits_for_tokens_is_not_idle() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut now_ms = 0;
+    for peer in [0, 1] {
+        coordinator.handle(0, peer, hello(&peer.to_string(), false)).unwrap();
+        coordinator.handle(0, peer, begin(1)).unwrap();
+    }
+    let progress = Progress { done_bytes: 1, spent_bytes: 1, wanted_bytes: 9 };
+    coordinator.handle(0, 0, Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0 }).unwrap();
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 20_000).0, [0]);
+}
+
 /// Who is told now that its next phase is granted, or is not any more.
 fn ahead(coordinator: &mut Coordinator) -> Vec<(Peer, bool)> {
     let of = |(peer, message)| match message {
-        Message::Ahead { granted } => Some((peer, granted)),
+        Message::Ahead { granted, .. } => Some((peer, granted)),
         _ => None,
     };
     answers(coordinator).into_iter().filter_map(of).collect()
@@ -195,20 +298,20 @@ fn a_bad_hello_is_refused_by_its_field() {
         coordinator.handle(0, 7, message).unwrap_err()
     };
     let nameless = refused(&mut coordinator, |message| {
-        if let Message::Hello { job, .. } = message {
-            job.clear();
+        if let Message::Hello { identity, .. } = message {
+            identity.job.clear();
         }
     });
     assert_eq!(nameless, "job: none");
     let endless = refused(&mut coordinator, |message| {
-        if let Message::Hello { host, .. } = message {
-            *host = "x".repeat(256);
+        if let Message::Hello { identity, .. } = message {
+            identity.host = "x".repeat(256);
         }
     });
     assert!(endless.starts_with("host: more than 255 bytes"), "{endless}");
     let empty = refused(&mut coordinator, |message| {
-        if let Message::Hello { ranks, .. } = message {
-            *ranks = 0;
+        if let Message::Hello { identity, .. } = message {
+            identity.ranks = 0;
         }
     });
     assert_eq!(empty, "ranks: none");

@@ -1,11 +1,11 @@
 //! Elections among real processes: races, kills, stops, directories that go away.
 //!
-//! This program runs itself as the jobs: `election member DIRECTORY NAME` reads commands (`begin N`, `end`, `leave`)
-//! and prints every word that it hears.
+//! This program runs itself as the jobs: `election member DIRECTORY NAME` reads commands (`begin`, `end`, `leave`) and
+//! prints every word that it hears, and what its gate holds when that changes.
 
 mod common;
 
-use common::{Directory, identity};
+use common::{Directory, LIMITS, identity};
 use libtest_mimic::{Arguments, Trial};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,9 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use weir_coord::Waker;
-use weir_coord::client::Word;
-use weir_coord::election::{Member, Office, Way};
+use weir_coord::election::Office;
+use weir_coord::ledger::Sum;
+use weir_coord::member::{Member, Way};
 use weir_coord::server::Settings;
+use weir_coord::session::{Gate, Input, Word};
 use weir_engine::sharing::PolicyKind;
 
 fn main() {
@@ -56,8 +58,9 @@ fn way(directory: &Path, network_host: Option<String>) -> Way {
 /// The life of a job.
 fn member(directory: &Path, name: &str, network_host: Option<String>) {
     let waker = Waker::new().expect("a waker");
-    let mut member =
-        Member::new(way(directory, network_host), identity(name), waker.clone()).expect("a member");
+    let mut sum = Sum::default();
+    let way = way(directory, network_host);
+    let mut member = Member::new(way, identity(name), LIMITS, &sum, waker.clone()).expect("a member");
     let (send, commands) = channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -66,25 +69,32 @@ fn member(directory: &Path, name: &str, network_host: Option<String>) {
         }
         std::process::exit(0);
     });
-    let mut coordinates = false;
+    let (mut coordinates, mut held) = (false, Gate::Closed);
     loop {
         while let Ok(command) = commands.try_recv() {
-            match command.split_once(' ').unwrap_or((&command, "")) {
-                ("begin", phase) => member.client().begin(phase.parse().expect("a number"), None),
-                ("end", _) => member.client().end(0, 0, 0),
-                _ => return member.leave(),
+            match command.as_str() {
+                "begin" => sum.marks = 1,
+                "end" => sum.marks = 0,
+                _ => {
+                    member.tell(Input::Leave(&sum));
+                    return member.leave();
+                }
             }
+            member.tell(Input::Look(&sum));
         }
         member.step(Duration::from_secs(1), &mut |word| match word {
             Word::Joined { .. } => println!("joined"),
-            Word::Granted { phase, .. } => println!("granted {phase}"),
-            Word::Held { phase, .. } => println!("held {phase}"),
-            Word::Credit { .. } => {}
+            Word::Held => println!("held"),
             Word::Lost { reason } => println!("lost: {reason}"),
-            Word::Open { reason } => println!("open: {reason}"),
+            Word::Opened { reason } => println!("open: {reason}"),
             Word::Refused { reason } => println!("refused: {reason}"),
-            Word::Ahead { .. } | Word::Allocated { .. } | Word::Turn { .. } => {}
+            Word::Backfilled | Word::PhaseEnded | Word::Allocated { .. } | Word::Turn { .. } => {}
         });
+        let gate = member.session().gate();
+        if gate != held && matches!(gate, Gate::Granted { .. }) {
+            println!("granted");
+        }
+        held = gate;
         if member.is_coordinator() != coordinates {
             coordinates = !coordinates;
             println!("{}", if coordinates { "coordinates" } else { "resigned" });
@@ -209,8 +219,8 @@ fn handover() {
     let mut processes = start(&directory.0, &["a", "b"]);
     processes[0].say("leave");
     processes[1].expect("joined");
-    processes[1].say("begin 1");
-    processes[1].expect("granted 1");
+    processes[1].say("begin");
+    processes[1].expect("granted");
     drop(processes);
     assert!(directory.0.join("coordinator.lock").exists());
 }
@@ -220,18 +230,17 @@ fn continuity() {
     let mut processes = start(&directory.0, &["a", "b", "c", "d"]);
     let (coordinator, jobs) = processes.split_at_mut(1);
     let [waits, holds, _] = jobs else { panic!("three jobs") };
-    holds.say("begin 5");
-    holds.expect("granted 5");
-    waits.say("begin 9");
-    waits.expect("held 9");
+    holds.say("begin");
+    holds.expect("granted");
+    waits.say("begin");
+    waits.expect("held");
     coordinator[0].signal(libc::SIGKILL);
     holds.expect("joined");
-    holds.expect("granted 5");
     waits.expect("joined");
-    waits.expect("held 9");
-    assert!(!holds.seen.iter().any(|line| line == "held 5"), "{:?}", holds.seen);
+    waits.expect("held");
+    assert!(!holds.seen.iter().any(|line| line == "held"), "{:?}", holds.seen);
     holds.signal(libc::SIGKILL);
-    waits.expect("granted 9");
+    waits.expect("granted");
 }
 
 fn stopped() {
@@ -265,10 +274,10 @@ fn unlinked() {
     processes.iter_mut().for_each(|process| drop(process.expect("joined")));
     let mut late = Process::start(&directory.0, "late", &[]);
     late.expect("joined");
-    processes[1].say("begin 1");
-    processes[1].expect("granted 1");
-    late.say("begin 1");
-    late.expect("held 1");
+    processes[1].say("begin");
+    processes[1].expect("granted");
+    late.say("begin");
+    late.expect("held");
 }
 
 fn replaced() {
@@ -309,7 +318,7 @@ fn threads() {
         let long = long.clone();
         move || {
             let name = index.to_string();
-            let mut member = Member::new(way(&long, None), identity(&name), Waker::new().unwrap()).unwrap();
+            let mut member = common::member(way(&long, None), identity(&name));
             let (mut joined, mut coordinates, mut most) = (false, false, 0);
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(500) {
@@ -341,10 +350,10 @@ fn network() {
     let elsewhere = directory.seen_from_another_node();
     let mut far = Process::start(&elsewhere.0, "far", &["127.0.0.1"]);
     far.expect("joined");
-    far.say("begin 1");
-    far.expect("granted 1");
-    near.say("begin 1");
-    near.expect("held 1");
+    far.say("begin");
+    far.expect("granted");
+    near.say("begin");
+    near.expect("held");
     far.signal(libc::SIGKILL);
-    near.expect("granted 1");
+    near.expect("granted");
 }

@@ -4,10 +4,10 @@ mod common;
 
 use common::{Directory, Job, Running, identity, serve, settings};
 use std::time::Duration;
-use weir_coord::Waker;
-use weir_coord::client::{Client, Word};
+use weir_coord::member::Way;
 use weir_coord::query::query_status;
 use weir_coord::server::Settings;
+use weir_coord::session::{Input, Word};
 use weir_coord::storage::Storage;
 use weir_coord::wire::{FileInfo, Reader};
 use weir_engine::aggregators::Policy;
@@ -37,7 +37,7 @@ fn allocated(job: &mut Job, wanted: u64) -> (u32, u32, Vec<u32>) {
 
 fn read(job: &mut Job, number: u32, call: u64, target: u64) {
     let reader = Reader { number, file: 7, call, target, service_ns: 1_000_000, shuffle_ns: 1_000 };
-    job.tell(|client| client.read(reader));
+    job.tell(Input::Read(reader));
 }
 
 fn turn(job: &mut Job, number: u32, call: u64) {
@@ -50,11 +50,11 @@ fn files_get_places_and_the_status_shows_them() {
     let server = coordinator(&directory);
     let mut first = Job::join("first", &server.address);
     let mut second = Job::join("second", &server.address);
-    first.tell(|client| client.ask(7, file("/scratch/a")));
+    first.tell(Input::Ask { request: 7, file: file("/scratch/a") });
     assert_eq!(allocated(&mut first, 7), (2, 2, vec![0, 1]));
-    second.tell(|client| client.ask(1, file("/scratch/b")));
+    second.tell(Input::Ask { request: 1, file: file("/scratch/b") });
     assert_eq!(allocated(&mut second, 1), (2, 2, vec![2, 3]));
-    second.tell(|client| client.ask(2, file("/elsewhere")));
+    second.tell(Input::Ask { request: 2, file: file("/elsewhere") });
     assert_eq!(allocated(&mut second, 2), (0, 0, vec![]), "no opinion");
     let status = query_status(&server.address, None, Duration::from_secs(5)).unwrap();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -64,7 +64,7 @@ fn files_get_places_and_the_status_shows_them() {
     assert_eq!(of_first["files"], 1);
     drop(first);
     let mut third = Job::join("third", &server.address);
-    third.tell(|client| client.ask(1, file("/scratch/c")));
+    third.tell(Input::Ask { request: 1, file: file("/scratch/c") });
     assert_eq!(allocated(&mut third, 1).2, [0, 1], "the first is gone");
 }
 
@@ -73,17 +73,16 @@ fn a_new_coordinator_hears_which_places_are_taken() {
     let directory = Directory::new();
     let server = coordinator(&directory);
     let mut job = Job::join("job", &server.address);
-    job.tell(|client| client.ask(1, file("/scratch/a")));
+    job.tell(Input::Ask { request: 1, file: file("/scratch/a") });
     assert_eq!(allocated(&mut job, 1).2, [0, 1]);
     drop(server);
     job.until("the end", |word| matches!(word, Word::Lost { .. }));
     let server = coordinator(&directory);
-    job.client.connect(&server.address).unwrap();
     job.until("welcome", |word| matches!(word, Word::Joined { .. }));
-    job.tell(|client| client.ask(2, file("/scratch/b")));
+    job.tell(Input::Ask { request: 2, file: file("/scratch/b") });
     assert_eq!(allocated(&mut job, 2).2, [0, 1], "with the file that is open");
     let mut other = Job::join("other", &server.address);
-    other.tell(|client| client.ask(1, file("/scratch/c")));
+    other.tell(Input::Ask { request: 1, file: file("/scratch/c") });
     assert_eq!(allocated(&mut other, 1).2, [2, 3]);
 }
 
@@ -106,17 +105,17 @@ fn readers_of_one_target_take_turns() {
     assert_eq!(status["order"], "hio");
     assert_eq!(status["targets"][0]["reading"], serde_json::json!(["first"]), "{status:#}");
     assert_eq!(status["targets"][0]["waiting"], serde_json::json!(["second"]), "{status:#}");
-    first.tell(|client| client.served(0, 1));
+    first.tell(Input::Served { number: 0, call: 1 });
     turn(&mut second, 0, 1);
     // A phase that ends takes its readers with it.
-    first.tell(|client| client.begin(1, None));
-    first.granted(1);
-    second.tell(|client| client.served(1, 1));
+    first.begin();
+    first.granted();
+    second.tell(Input::Served { number: 1, call: 1 });
     read(&mut first, 0, 2, 73);
     turn(&mut first, 0, 2);
     read(&mut second, 1, 2, 73);
     second.never("taken", |word| matches!(word, Word::Turn { .. }));
-    first.tell(|client| client.end(1, 1, 0));
+    first.end(1);
     turn(&mut second, 1, 2);
 }
 
@@ -134,7 +133,7 @@ fn each_node_hears_of_its_own_readers() {
     turn(&mut far, 9, 5);
     near.never("its own turn was the only one", |word| matches!(word, Word::Turn { .. }));
     read(&mut other, 0, 1, 70);
-    near.tell(|client| client.served(0, 5));
+    near.tell(Input::Served { number: 0, call: 5 });
     other.never("the far node reads", |word| matches!(word, Word::Turn { .. }));
     drop(far);
     turn(&mut other, 0, 1);
@@ -161,17 +160,15 @@ fn who_dies_or_falls_silent_is_not_waited_for() {
 
 #[test]
 fn nobody_waits_for_an_answer_that_cannot_come() {
-    let mut lonely = Job {
-        client: Client::new(identity("lonely"), None, Waker::new().unwrap()).unwrap(),
-        heard: Vec::new(),
-    };
-    lonely.tell(|client| client.ask(1, file("/scratch/a")));
+    let directory = Directory::new();
+    let way = Way::Service { address: directory.socket(), key: None };
+    let mut lonely = Job::new(way, identity("lonely"));
+    lonely.tell(Input::Ask { request: 1, file: file("/scratch/a") });
     read(&mut lonely, 3, 1, 70);
     lonely.step(Duration::ZERO);
     let none = Word::Allocated { request: 1, aggregators: 0, stripes: 0, targets: vec![] };
     assert_eq!(lonely.heard, [none, Word::Turn { number: 3, call: 1 }]);
 
-    let directory = Directory::new();
     let server = coordinator(&directory);
     let mut holder = Job::join("holder", &server.address);
     read(&mut holder, 0, 1, 70);

@@ -1,11 +1,11 @@
 //! How ranks ended, as far as it can be told from here.
 
 use crate::layout::Ended;
+use crate::node::Process;
 use crate::profile::{Fate, Rank};
 use crate::record::Head;
 use std::borrow::Cow;
 use std::fs;
-use std::path::Path;
 
 /// Where the question is asked from, and what is known about the job as a whole.
 pub(crate) struct Observer {
@@ -19,24 +19,38 @@ impl Observer {
         Observer { host: host(), job_over }
     }
 
-    pub(crate) fn fate(&self, head: &Head, record: &Path) -> Fate {
-        match head.ended {
+    /// How the process of a record ended, and whether more is to be expected of the record: the process lives, or the helper
+    /// process of its node has not said its last word.
+    pub(crate) fn fate(&self, head: &Head, kept_by: Option<KeptBy>) -> (Fate, bool) {
+        let is_here = head.host == self.host;
+        let lives = || is_here && lives(Process { pid: head.pid, start: head.process_start });
+        let fate = match head.ended {
             Ended::Finalized => Fate::Finalized,
             Ended::Exited => Fate::Exited,
             Ended::Aborted => Fate::Aborted,
             Ended::Signalled => Fate::Signalled,
             Ended::Replaced => Fate::Replaced,
-            Ended::Running if head.host == self.host => {
-                if has_mapped(head.pid, record) {
-                    Fate::Running
-                } else {
-                    Fate::Killed
+            Ended::Running => match kept_by {
+                Some(KeptBy { is_gone: true, .. }) => Fate::Killed,
+                _ if lives() => return (Fate::Running, true),
+                Some(KeptBy { helper, .. }) if is_here => return (Fate::Killed, crate::fate::lives(helper)),
+                None if is_here => Fate::Killed,
+                _ => {
+                    let fate = if self.job_over { Fate::Killed } else { Fate::Unknown };
+                    return (fate, kept_by.is_some());
                 }
-            }
-            Ended::Running if self.job_over => Fate::Killed,
-            Ended::Running => Fate::Unknown,
-        }
+            },
+        };
+        (fate, false)
     }
+}
+
+/// Where a record of a node's file comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptBy {
+    pub(crate) helper: Process,
+    /// The helper process saw that the record's process was gone.
+    pub(crate) is_gone: bool,
 }
 
 /// The name of this machine.
@@ -48,18 +62,22 @@ pub fn host() -> String {
     String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
-/// Whether the process lives and has the record mapped; a process that got the same number later has
-/// not. One whose mappings may not be read is taken to be the one.
-fn has_mapped(pid: u64, record: &Path) -> bool {
-    let process = Path::new("/proc").join(pid.to_string());
-    match (fs::read(process.join("maps")), record.file_name()) {
-        (Ok(maps), Some(name)) => {
-            let name = name.as_encoded_bytes();
-            // A process that has ended but was not waited for has no mappings left.
-            maps.windows(name.len()).any(|window| window == name)
-        }
-        _ => process.exists(),
-    }
+/// Whether the process lives on this machine. One that has ended but was not waited for does not.
+fn lives(process: Process) -> bool {
+    let Some((state, start)) = stat(process.pid) else { return false };
+    !matches!(state, b'Z' | b'X') && (process.start == 0 || process.start == start)
+}
+
+/// When a process started, in the kernel's ticks since boot; 0 when that cannot be told.
+pub fn start_of(pid: u64) -> u64 {
+    stat(pid).map_or(0, |(_, start)| start)
+}
+
+/// State and start of a process.
+fn stat(pid: u64) -> Option<(u8, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    Some((*fields.next()?.as_bytes().first()?, fields.nth(18)?.parse().ok()?))
 }
 
 /// Name of a signal as `kill -l` gives it.

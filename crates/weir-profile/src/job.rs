@@ -2,14 +2,14 @@
 
 use crate::claim::Claim;
 use crate::error::Error;
-use crate::fate::Observer;
+use crate::fate::{KeptBy, Observer};
 use crate::launches::{Starts, id_in_name};
 use crate::merge::Merger;
-
+use crate::node::{FileIdentity, NodeFile, identity_of};
 use crate::profile::{Fate, Profile};
 use crate::record::{Head, Record};
 use crate::regular::{new_file, open_regular};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 
 pub use crate::launches::{Launch, suffix as launch_suffix};
 
-/// Ends the name of every record.
-const RECORD_EXTENSION: &str = "rec";
+/// Ends the name of every record: of one that has a file of its own, and of each in the file of a node.
+pub const RECORD_EXTENSION: &str = "rec";
+/// Ends the name of the file that holds the records of a node, and begins it.
+pub(crate) const NODE_EXTENSION: &str = "node";
+pub(crate) const NODE_PREFIX: &str = "node-";
 /// Ends the name of the empty file that a rank leaves when there is no room for its record.
 const LOST_EXTENSION: &str = "lost";
 /// Begins the name of a job's folder of records.
@@ -36,8 +39,8 @@ const MAX_JOB_NAME: usize = 128;
 /// Waits, no longer than `limit`, until the records of a launch in `dir` are finished; merges them and writes
 /// `weir-<application>-<job>.json` to `out_dir`.
 ///
-/// A record is made at a rank's first I/O, and `MPI_Finalize` returns when all ranks have called it: a
-/// rank without a record has done no I/O. Merged records are removed. When a rank is still running they
+/// A node has a file soon after the first I/O of its ranks, at the latest before the first of them enters `MPI_Finalize`, which
+/// returns when all ranks have called it: a rank without a record has done no I/O. Merged records are removed. When a rank is still running they
 /// stay, so that `weir report` can merge them again later; so they do when merging takes another `limit`. Records of
 /// other launches under the same name are theirs, or `weir report`'s.
 /// `None` means that nothing was written: the job did no I/O, there was no room for any record, or somebody else has
@@ -47,6 +50,17 @@ pub fn finish_job(
     out_dir: &Path,
     launch: Launch,
     limit: Duration,
+) -> Result<Option<PathBuf>, Error> {
+    finish_job_within(dir, out_dir, launch, limit, limit)
+}
+
+/// The same with another limit for merging: outside the program, that may take its time.
+pub fn finish_job_within(
+    dir: &Path,
+    out_dir: &Path,
+    launch: Launch,
+    limit: Duration,
+    merge_limit: Duration,
 ) -> Result<Option<PathBuf>, Error> {
     let settled = Folder::settled(dir, &Observer::new(false), limit, |id| id == launch.id);
     if settled.is_err() && !dir.exists() {
@@ -62,10 +76,10 @@ pub fn finish_job(
         return Ok(None);
     }
     if seen.entries.is_empty() {
-        remove(dir, &seen.lost, Rc::new(claim));
+        remove(dir, &seen.merged_files(&[]), Rc::new(claim));
         return Ok(None);
     }
-    let merged = seen.merge(dir, &Rc::new(claim), Some(Instant::now() + limit))?;
+    let merged = seen.merge(dir, &Rc::new(claim), Some(Instant::now() + merge_limit))?;
     merged.write(out_dir)
 }
 
@@ -114,9 +128,21 @@ pub fn merge_record(path: &Path) -> Result<Profile, Error> {
 struct Entry {
     head: Result<Head, Error>,
     fate: Fate,
+    /// Whether more is to be expected of it.
+    is_open: bool,
+    source: Source,
 }
 
-/// The records of a job or a launch of it, by path.
+/// Where a record is.
+#[derive(Clone)]
+enum Source {
+    /// In a file of its own.
+    File,
+    /// In the file of a node, at a place.
+    Node(Rc<NodeFile>, usize),
+}
+
+/// The records of a job or a launch of it, by path. One in the file of a node has that as its folder.
 #[derive(Default)]
 struct Folder {
     entries: BTreeMap<PathBuf, Entry>,
@@ -145,24 +171,47 @@ impl Folder {
         }
     }
 
-    /// Looks for new records, and again at those of ranks that were still running.
+    /// Looks for new records, and again at those of which more was expected.
     fn look(&mut self, dir: &Path, observer: &Observer) -> Result<(), Error> {
         let paths = list(dir)?;
         self.lost = paths.iter().filter(|path| has_extension(path, LOST_EXTENSION)).cloned().collect();
-        for path in paths.into_iter().filter(|path| has_extension(path, RECORD_EXTENSION)) {
-            let known = self.entries.get(&path);
-            if known.is_none_or(|entry| entry.fate == Fate::Running) {
+        let mut is_open: BTreeMap<PathBuf, bool> = BTreeMap::new();
+        for (path, entry) in &self.entries {
+            *is_open.entry(file_of(path).to_path_buf()).or_default() |= entry.is_open;
+        }
+        for path in paths.into_iter().filter(|path| is_open.get(path).copied().unwrap_or(true)) {
+            if has_extension(&path, RECORD_EXTENSION) {
                 let entry = Entry::read(&path, observer);
                 self.entries.insert(path, entry);
+            } else if has_extension(&path, NODE_EXTENSION) {
+                self.look_into(path, observer);
             }
         }
         Ok(())
     }
 
+    /// Takes what is in the file of a node, for what was there before.
+    fn look_into(&mut self, path: PathBuf, observer: &Observer) {
+        self.entries.retain(|known, _| file_of(known) != path);
+        match NodeFile::read(&path) {
+            Ok(node) => {
+                let node = Rc::new(node);
+                for number in 0..node.count() {
+                    let entry = Entry::stored(&path, node.clone(), number, observer);
+                    self.entries.insert(path.join(node.name(number)), entry);
+                }
+                node.rest();
+            }
+            Err(error) => {
+                let entry =
+                    Entry { head: Err(error), fate: Fate::Damaged, is_open: false, source: Source::File };
+                self.entries.insert(path, entry);
+            }
+        }
+    }
+
     fn is_settled(&self, matters: impl Fn(Option<u64>) -> bool) -> bool {
-        let runs =
-            |(path, entry): (&PathBuf, &Entry)| entry.fate == Fate::Running && matters(id_in_name(path));
-        !self.entries.iter().any(runs)
+        !self.entries.iter().any(|(path, entry)| entry.is_open && matters(id_in_name(path)))
     }
 
     fn is_empty(&self) -> bool {
@@ -171,7 +220,7 @@ impl Folder {
 
     /// Whether nobody has merged and removed them meanwhile.
     fn is_all_there(&self) -> bool {
-        self.entries.keys().chain(&self.lost).all(|path| path.symlink_metadata().is_ok())
+        self.entries.keys().chain(&self.lost).all(|path| file_of(path).symlink_metadata().is_ok())
     }
 
     /// One for each launch, with when it began, in that order.
@@ -218,10 +267,11 @@ impl Folder {
     }
 
     /// Records in order of rank, then of time.
-    fn in_order(&self) -> Vec<(&Path, &Head, Fate)> {
-        let readable = self.entries.iter().filter_map(|(path, entry)| {
-            entry.head.as_ref().ok().map(|head| (path.as_path(), head, entry.fate))
-        });
+    fn in_order(&self) -> Vec<(&Path, &Head, &Entry)> {
+        let readable = self
+            .entries
+            .iter()
+            .filter_map(|(path, entry)| entry.head.as_ref().ok().map(|head| (path.as_path(), head, entry)));
         let mut records: Vec<_> = readable.collect();
         records.sort_by_key(|(_, head, _)| (head.rank, head.start_ns, head.generation));
         records
@@ -237,18 +287,29 @@ impl Folder {
             return Err(reason.cloned().unwrap_or_else(|| Error::new(dir, none)));
         };
         let mut merged = Vec::with_capacity(records.len());
-        for (path, head, fate) in records {
+        let mut last_node: Option<Rc<NodeFile>> = None;
+        for (path, head, entry) in records {
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 let what = "merging took too long; the records are kept for `weir report`";
                 return Err(Error::new(dir, what));
             }
-            match Record::read(path) {
+            if let Source::Node(node, _) = &entry.source
+                && let Some(last) = last_node.replace(node.clone())
+                && !Rc::ptr_eq(&last, node)
+            {
+                last.rest();
+            }
+            if self.is_superseded(path, entry) {
+                merged.push(path.to_path_buf());
+                continue;
+            }
+            match entry.source.record(path) {
                 // Where there are no locks, the others are not told apart by them.
-                Err(_) if !path.exists() => {
+                Err(_) if !file_of(path).exists() => {
                     return Err(Error::new(dir, "another process is merging these records"));
                 }
                 Ok(record) => {
-                    merger.add(&record, fate);
+                    merger.add(&record, entry.fate);
                     merged.push(path.to_path_buf());
                 }
                 Err(error) => merger.add_damaged(Some(head.rank), error.to_string()),
@@ -263,10 +324,53 @@ impl Folder {
             let what = Error::new(path, "there was no room for this rank's record: what it did is missing");
             merger.add_damaged(rank_in_name(path), what.to_string());
         }
-        merged.extend(self.lost.iter().cloned());
         let did_io = heads.iter().any(|head| head.blocks > 0);
-        let claim = claim.clone();
-        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), records: merged, claim })
+        let (files, claim) = (self.merged_files(&merged), claim.clone());
+        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), files, claim })
+    }
+
+    /// Whether a rank has written this record itself, as it does when its helper process is gone: what that had is older.
+    fn is_superseded(&self, path: &Path, entry: &Entry) -> bool {
+        matches!(entry.source, Source::Node(..))
+            && file_of(path)
+                .parent()
+                .zip(path.file_name())
+                .is_some_and(|(folder, name)| self.entries.contains_key(&folder.join(name)))
+    }
+
+    /// The files of which these records were all.
+    fn merged_files(&self, merged: &[PathBuf]) -> Vec<Finished> {
+        let merged: BTreeSet<&PathBuf> = merged.iter().collect();
+        let mut files: BTreeMap<&Path, (usize, Option<&NodeFile>)> = BTreeMap::new();
+        for (path, entry) in self.entries.iter().filter(|(path, _)| merged.contains(path)) {
+            let (count, node) = files.entry(file_of(path)).or_default();
+            *count += 1;
+            if let Source::Node(found, _) = &entry.source {
+                *node = Some(found);
+            }
+        }
+        let done =
+            files.into_iter().filter(|(_, (count, node))| node.is_none_or(|node| *count == node.count()));
+        let done = done.map(|(file, (_, node))| (file.to_path_buf(), node.map(|node| node.identity)));
+        done.chain(self.lost.iter().map(|file| (file.clone(), None))).collect()
+    }
+}
+
+/// A file that nobody needs any more. The file of a node as it was read: one that a helper process has put in its place meanwhile has
+/// something new in it.
+type Finished = (PathBuf, Option<FileIdentity>);
+
+/// The file that a record is in.
+fn file_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| has_extension(parent, NODE_EXTENSION)).unwrap_or(path)
+}
+
+impl Source {
+    fn record(&self, path: &Path) -> Result<Record, Error> {
+        match self {
+            Source::File => Record::read(path),
+            Source::Node(node, number) => node.record(*number).map_err(|what| Error::new(path, what)),
+        }
     }
 }
 
@@ -276,8 +380,25 @@ impl Entry {
             // The header of a process that was killed does not say until when it lived.
             if head.end_known { Ok(head) } else { Record::read(path).map(|record| record.head) }
         });
-        let fate = head.as_ref().map_or(Fate::Damaged, |head| observer.fate(head, path));
-        Entry { head, fate }
+        Entry::new(head, observer, Source::File)
+    }
+
+    /// The record at a place in the file of a node.
+    fn stored(file: &Path, node: Rc<NodeFile>, number: usize, observer: &Observer) -> Entry {
+        let head = node.head(number).map_err(|what| Error::new(&file.join(node.name(number)), what));
+        Entry::new(head, observer, Source::Node(node, number))
+    }
+
+    fn new(head: Result<Head, Error>, observer: &Observer, source: Source) -> Entry {
+        let kept_by = match &source {
+            Source::File => None,
+            Source::Node(node, number) => {
+                Some(KeptBy { helper: node.helper, is_gone: node.is_gone(*number) })
+            }
+        };
+        let (fate, is_open) =
+            head.as_ref().map_or((Fate::Damaged, false), |head| observer.fate(head, kept_by));
+        Entry { head, fate, is_open, source }
     }
 }
 
@@ -287,7 +408,7 @@ pub struct Merged {
     /// Whether any rank touched a file.
     pub did_io: bool,
     dir: PathBuf,
-    records: Vec<PathBuf>,
+    files: Vec<Finished>,
     claim: Rc<Claim>,
 }
 
@@ -312,16 +433,21 @@ impl Merged {
     pub fn write(self, out_dir: &Path) -> Result<Option<PathBuf>, Error> {
         let path = if self.did_io { Some(write_profile(&self.profile, out_dir)?) } else { None };
         if !self.is_live() {
-            remove(&self.dir, &self.records, self.claim);
+            remove(&self.dir, &self.files, self.claim);
         }
         Ok(path)
     }
 }
 
 /// What could not be read stays (a newer Weir may read it), and so does the folder then.
-fn remove(dir: &Path, records: &[PathBuf], claim: Rc<Claim>) {
-    for record in records {
-        let _ = fs::remove_file(record);
+fn remove(dir: &Path, files: &[Finished], claim: Rc<Claim>) {
+    for (file, identity) in files {
+        let is_it = |identity: FileIdentity| {
+            fs::symlink_metadata(file).is_ok_and(|there| identity_of(&there) == identity)
+        };
+        if identity.is_none_or(is_it) {
+            let _ = fs::remove_file(file);
+        }
     }
     drop(claim);
     let _ = fs::remove_dir(dir);

@@ -1,4 +1,4 @@
-//! The record: what one process leaves behind, in a file it has mapped.
+//! The record: what one process leaves behind, in memory that outlives it.
 //!
 //! ```text
 //! Header (4 KiB) | Lane 0 | Lane 1 | Block, Block, Block …
@@ -9,8 +9,8 @@
 //! record copies it and takes every word for what it is: a value that may be a moment old.
 //!
 //! There are two **lanes**. The thread that arms Weir owns the first and updates it with plain loads
-//! and stores; all other threads share the second and use atomic additions. No lock, no lost count. The second is
-//! a hole in the file until there is another thread.
+//! and stores; all other threads share the second and use atomic additions. No lock, no lost count. The second has
+//! no memory until there is another thread.
 //!
 //! Times are ticks of the process's clock; the two [`ClockReading`]s in the header turn them into
 //! wall-clock time.
@@ -100,6 +100,8 @@ pub struct GateCounts {
     pub holds: Cell,
     pub losses: Cell,
     pub opens: Cell,
+    /// What the leader of a node heard: that the job may use what those whose turn it is leave unused.
+    pub backfills: Cell,
 }
 
 /// What aggregators waited for at storage targets.
@@ -164,7 +166,26 @@ pub struct Header {
     /// Names that `weir_phase_begin` was given, each once; the last place is for all that find none.
     pub phase_names: [Text<PHASE_NAME_WORDS>; PHASE_NAMES],
     pub turns: TurnCounts,
-    pub reserved: [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 7 - 4 - 32 - 192 - 2],
+    /// When the process started, in the kernel's ticks since boot: with `pid`, a name nobody else has. 0 when not known.
+    pub process_start: Cell,
+    /// A [`Kept`], stored by the helper process of the node.
+    pub kept: Cell,
+    /// 1 when no helper process keeps this record: it is written at its end only, for the reason in `note`.
+    pub alone: Cell,
+    pub reserved:
+        [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 8 - 4 - 32 - 192 - 2 - 3],
+}
+
+/// What the helper process of the node has done with a record so far. The number stands in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Kept {
+    /// Nothing: it has not seen the record yet.
+    Not = 0,
+    /// The memory is in its hands and outlives the process.
+    InMemory = 1,
+    /// `WEIR_DIR` has a file of the node.
+    OnDisk = 2,
 }
 
 pub const PHASE_NAMES: usize = 32;

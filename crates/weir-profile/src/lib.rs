@@ -1,8 +1,9 @@
 //! The record a process keeps, how records of a job are merged, and the JSON profile.
 //!
 //! [`layout`] is what a process stores, [`record`] reads it back, `merge` adds the records of all ranks
-//! up, [`profile`] is what comes out, and [`job`] does this for a folder. `libweir.so` writes records and
-//! calls [`finish_job`] at the end; the `weir` command calls the rest.
+//! up, [`profile`] is what comes out, and [`job`] does this for a folder. `libweir.so` makes records in memory and speaks with
+//! the helper process of its node ([`helper`]), which brings them to the folder ([`node`]) and calls [`finish_job`] at the end;
+//! the `weir` command calls the rest.
 
 pub mod bins;
 mod calls;
@@ -13,12 +14,16 @@ mod exchange;
 pub mod extents;
 mod fate;
 mod files;
+pub mod folder;
+pub mod helper;
 pub mod job;
 mod launches;
 pub mod layout;
 mod marked;
+pub mod memory;
 mod merge;
 mod network;
+pub mod node;
 pub mod phases;
 pub mod profile;
 pub mod record;
@@ -26,6 +31,7 @@ mod regular;
 pub mod settings;
 mod spread;
 pub mod tally;
+mod thin;
 mod time;
 mod totals;
 mod words;
@@ -37,6 +43,6 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 }
 
 pub use error::Error;
-pub use fate::{describe as describe_end, host};
-pub use job::finish_job;
+pub use fate::{describe as describe_end, host, start_of as process_start};
+pub use job::{finish_job, finish_job_within};
 pub use regular::{is_own_directory, new_file, open_regular};

@@ -135,6 +135,8 @@ impl Merger {
                 "rank {}: measuring stopped after a fault inside Weir: {}",
                 head.rank, head.note
             ));
+        } else if head.alone {
+            self.note(format!("records were written at the end of their ranks only: {}", head.note));
         } else if !head.note.is_empty() {
             self.note(format!("rank {}: {}", head.rank, head.note));
         }

@@ -143,6 +143,9 @@ pub struct Coordination {
     pub holds: u64,
     pub losses: u64,
     pub opens: u64,
+    /// How often a node was let in out of turn, because those whose turn it was left the storage idle.
+    #[serde(default)]
+    pub backfills: u64,
     /// Why there was no coordination, in the words of the rank that said so last.
     pub note: Option<String>,
 }
@@ -161,6 +164,7 @@ impl Coordination {
             (&mut self.holds, one.holds),
             (&mut self.losses, one.losses),
             (&mut self.opens, one.opens),
+            (&mut self.backfills, one.backfills),
         ] {
             *sum = sum.saturating_add(value);
         }

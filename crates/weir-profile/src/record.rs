@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// No job has more ranks; a larger number is damage, and must not become a list of that length.
 const MAX_NPROCS: u64 = 1 << 22;
 /// No record is larger: about 1.8 million blocks.
-const MAX_RECORD_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_RECORD_BYTES: u64 = 1 << 30;
 
 /// Turns ticks of a process's clock into nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,7 @@ fn coordination_of(header: &Header, clock: Clock) -> Coordination {
         holds: load(&gate.holds),
         losses: load(&gate.losses),
         opens: load(&gate.opens),
+        backfills: load(&gate.backfills),
         note: text(header.gate_note.get()),
     }
 }
@@ -119,6 +120,10 @@ pub struct Head {
     pub mpi: String,
     pub weir_version: String,
     pub note: String,
+    /// When the process started, in the kernel's ticks since boot; 0 when not known.
+    pub process_start: u64,
+    /// Whether the record was written at its end only.
+    pub alone: bool,
 }
 
 impl Head {
@@ -129,7 +134,7 @@ impl Head {
     }
 
     /// Checks and copies the header of a record of `length` bytes.
-    fn parse(words: &Words, length: u64) -> Result<Head, String> {
+    pub(crate) fn parse(words: &Words, length: u64) -> Result<Head, String> {
         let magic = words.first().ok_or_else(|| format!("not a Weir record: {length} bytes long"))?;
         check_magic(load(magic))?;
         let header = words.at::<Header>(0).filter(|_| length >= BLOCKS_OFFSET as u64);
@@ -188,6 +193,8 @@ impl Head {
             mpi: header.mpi.get(),
             weir_version: header.weir_version.get(),
             note: header.note.get(),
+            process_start: load(&header.process_start),
+            alone: load(&header.alone) != 0,
         })
     }
 }
@@ -288,30 +295,32 @@ pub struct Counters {
     pub words: [u64; COUNTERS_PER_BLOCK],
 }
 
-/// A whole record, with what its process had not yet counted.
-pub struct Record {
-    pub head: Head,
+/// A record as its process left it, or has it at the moment: what is in use of it.
+pub(crate) struct Image {
+    pub(crate) head: Head,
     /// The header and the lanes in use.
-    front: Words,
-    blocks: Words,
+    pub(crate) front: Words,
+    pub(crate) blocks: Words,
 }
 
-impl Record {
-    pub fn read(path: &Path) -> Result<Record, Error> {
-        let (file, head) = open(path)?;
-        let copied = Record::copy(file, &head).map_err(|error| Error::new(path, error))?;
-        copied.map_err(|what| Error::new(path, what))
+impl Image {
+    /// Reads the record in a file or in the memory behind a descriptor.
+    pub(crate) fn read(mut source: impl Read + Seek, length: u64) -> Result<Image, String> {
+        source.rewind().map_err(|error| error.to_string())?;
+        let words = Words::copy(&mut source, LANE_OFFSET).map_err(|error| error.to_string())?;
+        let head = Head::parse(&words, length)?;
+        Image::copy(source, &head).map_err(|error| error.to_string())?
     }
 
-    /// Checks a record that is already in memory.
-    pub fn parse(bytes: &[u8]) -> Result<Record, String> {
-        let words = Words::copy(bytes, LANE_OFFSET).map_err(|error| error.to_string())?;
-        let head = Head::parse(&words, bytes.len() as u64)?;
-        Record::copy(Cursor::new(bytes), &head).map_err(|error| error.to_string())?
+    /// From the words that were kept of it.
+    pub(crate) fn new(front: Words, blocks: Words) -> Result<Image, String> {
+        let head = Head::parse(&front, BLOCKS_OFFSET as u64 + blocks.bytes())?;
+        let is_whole = front.bytes() == (LANE_OFFSET + head.lanes * LANE_BYTES) as u64;
+        if is_whole { Ok(Image { head, front, blocks }) } else { Err("truncated record".into()) }
     }
 
-    /// Copies what is in use, as the header says: this runs in the program's time, once for each rank.
-    fn copy(mut source: impl Read + Seek, head: &Head) -> std::io::Result<Result<Record, String>> {
+    /// Copies what is in use, as the header says: once for each rank.
+    fn copy(mut source: impl Read + Seek, head: &Head) -> std::io::Result<Result<Image, String>> {
         let front_bytes = LANE_OFFSET + head.lanes * LANE_BYTES;
         source.rewind()?;
         let front = Words::copy(&mut source, front_bytes)?;
@@ -324,10 +333,32 @@ impl Record {
         }
         // One that became shorter meanwhile ends before its blocks.
         let length = if front.bytes() < front_bytes as u64 { 0 } else { BLOCKS_OFFSET as u64 };
-        Ok(Head::parse(&front, length + blocks.bytes()).and_then(|head| Record::new(head, front, blocks)))
+        Ok(Head::parse(&front, length + blocks.bytes()).map(|head| Image { head, front, blocks }))
+    }
+}
+
+/// A whole record, with what its process had not yet counted.
+pub struct Record {
+    pub head: Head,
+    /// The header and the lanes in use.
+    front: Words,
+    blocks: Words,
+}
+
+impl Record {
+    pub fn read(path: &Path) -> Result<Record, Error> {
+        let (file, head) = open(path)?;
+        let copied = Image::copy(file, &head).map_err(|error| Error::new(path, error))?;
+        copied.and_then(Record::new).map_err(|what| Error::new(path, what))
     }
 
-    fn new(head: Head, front: Words, blocks: Words) -> Result<Record, String> {
+    /// Checks a record that is already in memory.
+    pub fn parse(bytes: &[u8]) -> Result<Record, String> {
+        Image::read(Cursor::new(bytes), bytes.len() as u64).and_then(Record::new)
+    }
+
+    pub(crate) fn new(image: Image) -> Result<Record, String> {
+        let Image { head, front, blocks } = image;
         let mut record = Record { head, front, blocks };
         for lane in record.lanes() {
             check_lane(record.lane(lane))?;
@@ -340,6 +371,10 @@ impl Record {
             record.head.end_ns = record.head.end_ns.max(last_io_ns.unwrap_or(0));
         }
         Ok(record)
+    }
+
+    pub(crate) fn into_image(self) -> Image {
+        Image { head: self.head, front: self.front, blocks: self.blocks }
     }
 
     /// Does for the copy what the process does when a run of like calls ends.

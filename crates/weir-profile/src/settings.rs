@@ -39,6 +39,19 @@ pub fn time_ns(value: &str) -> Result<u64, &'static str> {
     }
 }
 
+/// `4096`, `512K`, `4M` or `1G`, in bytes; the units are powers of 1024.
+pub fn bytes(value: &str) -> Result<u64, &'static str> {
+    let value = value.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i', 'I']);
+    let (number, shift) = match value.chars().last().map(|last| last.to_ascii_uppercase()) {
+        Some('K') => (&value[..value.len() - 1], 10),
+        Some('M') => (&value[..value.len() - 1], 20),
+        Some('G') => (&value[..value.len() - 1], 30),
+        _ => (value, 0),
+    };
+    let number = number.trim().parse::<u64>().ok();
+    number.and_then(|number| number.checked_mul(1 << shift)).ok_or("a size such as 512K, 4M or 0")
+}
+
 /// Paths with colons between them.
 pub fn paths(value: &str) -> Vec<String> {
     value.split(':').filter(|path| !path.is_empty()).map(String::from).collect()
@@ -89,6 +102,18 @@ mod tests {
         }
         for bad in ["", "0", "-1", "soon", "inf", "NaN", "5 min", "1e30"] {
             assert!(time_ns(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, size) in
+            [("0", 0), ("4096", 4096), ("512K", 512 << 10), ("4 MiB", 4 << 20), ("1gb", 1 << 30)]
+        {
+            assert_eq!(bytes(text), Ok(size), "{text}");
+        }
+        for bad in ["", "K", "-1", "1.5M", "much", "99999999999999G"] {
+            assert!(bytes(bad).is_err(), "{bad}");
         }
     }
 

@@ -26,10 +26,18 @@ impl Words {
             }
         }
         words.truncate(filled / 8);
+        Ok(Words::new(words))
+    }
+
+    pub(crate) fn new(words: Vec<u64>) -> Words {
         let words = Box::into_raw(words.into_boxed_slice());
         // SAFETY: a cell has the size, alignment and values of the word it is made of, and this is the only
         // pointer to them.
-        Ok(Words(unsafe { Box::from_raw(words as *mut [Cell]) }))
+        Words(unsafe { Box::from_raw(words as *mut [Cell]) })
+    }
+
+    pub(crate) fn cells(&self) -> &[Cell] {
+        &self.0
     }
 
     pub(crate) fn first(&self) -> Option<&Cell> {

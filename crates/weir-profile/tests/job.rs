@@ -5,8 +5,8 @@ mod records;
 use records::{Builder, START_NS, Scratch, duration, ticks};
 use std::fs;
 use std::mem::offset_of;
-use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio, posix};
 use weir_profile::job::{Launch, Merged, find};
@@ -258,20 +258,17 @@ fn every_end_has_its_name() {
 #[test]
 fn a_rank_that_outlives_its_launcher_for_a_moment_is_waited_for() {
     let scratch = Scratch::new("outlives");
+    let mut rank = Command::new("sleep").arg("60").spawn().unwrap();
     let mut record = checkpointing(0, 1);
-    record.ended(Ended::Running, 0, 9.0).set(offset_of!(Header, pid), u64::from(std::process::id()));
-    let file = fs::File::open(record.write(&scratch.job())).unwrap();
-    // SAFETY: a new mapping that nobody looks into.
-    let mapped = unsafe {
-        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
-    };
-    assert!(mapped != libc::MAP_FAILED);
+    record.ended(Ended::Running, 0, 9.0).set(offset_of!(Header, pid), u64::from(rank.id()));
+    record.set(offset_of!(Header, process_start), weir_profile::process_start(u64::from(rank.id())));
+    record.write(&scratch.job());
     assert!(merge_folder(&scratch.job(), false).unwrap().is_live());
-    let address = mapped.expose_provenance();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
-        // SAFETY: the mapping made above.
-        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(address), 4096) };
+        // Not waited for: whoever has ended is gone.
+        rank.kill().unwrap();
+        std::mem::forget(rank);
     });
     let merged = merge_folder(&scratch.job(), true).unwrap();
     assert_eq!(merged.profile.ranks[0].ended, Fate::Killed);
@@ -302,7 +299,6 @@ fn a_rank_that_still_runs_keeps_the_records() {
     let mut running = checkpointing(1, 2);
     running.ended(Ended::Running, 0, 9.0).set(offset_of!(Header, pid), u64::from(std::process::id()));
     let path = running.write(&scratch.job());
-    let _mapped = Mapping::new(&path);
     let profile = finish(&scratch).unwrap();
     assert_eq!(profile.ranks[1].ended, Fate::Running);
     assert_eq!(profile.job.ended, "running: rank 1");
@@ -313,29 +309,6 @@ fn a_rank_that_still_runs_keeps_the_records() {
     assert!(!path.exists());
     assert!(scratch.0.join("weir-stencil-4711.json").exists(), "the first profile is not overwritten");
     assert!(scratch.0.join("weir-stencil-4711-2.json").exists());
-}
-
-/// This process with a file mapped, as a rank has its record.
-struct Mapping(*mut libc::c_void);
-
-impl Mapping {
-    fn new(path: &Path) -> Self {
-        use std::os::fd::AsRawFd;
-        let file = fs::File::open(path).unwrap();
-        // SAFETY: a new private read-only mapping; the arguments are valid and nothing else is touched.
-        let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        Mapping(at)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: unmaps what `new` mapped.
-        unsafe { libc::munmap(self.0, 4096) };
-    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod nodes;
 mod phases;
 mod programs;
 mod silence;
+mod storage;
 mod tools;
 
 use crate::{Place, SYSTEM, Scenario, scenario};
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         endings::list(),
         input::list(),
         hardships::list(),
+        storage::list(),
         launches::list(),
         examples::list(),
         nodes::list(),

@@ -96,8 +96,11 @@ pub(super) fn check_command(
     let job = new_job_id();
     let scratch = Scratch(directory(None).join(format!("weir-doctor-{job}")));
     let dir = writable_dir(&scratch.0)?;
-    let settings =
-        vec![("WEIR_DIR", dir.clone().into()), ("WEIR_JOB_ID", job.into()), ("WEIR_VERBOSE", "1".into())];
+    let settings = vec![
+        ("WEIR_DIR", dir.clone().into()),
+        ("WEIR_JOB_ID", job.clone().into()),
+        ("WEIR_VERBOSE", "1".into()),
+    ];
     let setup = Setup::new(command, library, settings)?;
     let (status, heard) = listen_to(&setup)?;
     if !status.success() {
@@ -106,6 +109,7 @@ pub(super) fn check_command(
     for complaint in heard.complaints.iter().take(5) {
         findings.wrong("library", complaint);
     }
+    weir_profile::helper::flush_job(&job, run::WRITE_LIMIT);
     let profiles = profiles_in(&dir);
     if heard.ranks.is_empty() && !status.success() && !heard.others.is_empty() {
         let said = heard.others.chars().take(LONGEST_QUOTE).collect::<String>();

@@ -7,6 +7,7 @@ pub(crate) mod text;
 
 pub(crate) use summary::{Dress, summary};
 
+use crate::run::WRITE_LIMIT;
 use crate::{Outcome, output};
 use serde::Deserialize;
 use std::fs;
@@ -53,6 +54,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// The report on one path, in full.
 fn report(path: &Path, as_json: bool) -> Result<String, String> {
     let metadata = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if metadata.is_dir() {
+        // Of jobs that run on this node, and of those that were killed just now.
+        weir_profile::helper::flush_all(WRITE_LIMIT);
+    }
     let (list, profile) =
         if metadata.is_dir() { newest_in(path)? } else { (String::new(), load_named(path)?) };
     if as_json {

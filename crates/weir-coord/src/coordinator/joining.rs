@@ -1,8 +1,9 @@
 //! Jobs that come and go.
 
-use super::{Coordinator, GATHER_NS, Pace, Peer};
-use crate::jobs::{Job, Node};
-use crate::wire::Message;
+use super::gathering::GATHER_NS;
+use super::{Coordinator, Pace, Peer};
+use crate::jobs::{Job, LostNode, Node, Standing};
+use crate::wire::{Identity, Message};
 use weir_engine::aggregators;
 use weir_engine::engine::{Event, JobId, JobInfo, MAX_JOBS};
 
@@ -14,24 +15,21 @@ const MAX_NAME_BYTES: usize = 255;
 
 impl Coordinator {
     pub(super) fn join(&mut self, now_ns: u64, peer: Peer, hello: Message) -> Result<(), String> {
-        let Message::Hello {
-            job,
-            application,
-            host,
-            pid,
-            ranks,
-            nodes,
-            w_iter_ns,
-            mean_phase_bytes,
-            rejoins,
-        } = hello
-        else {
-            return Err("no hello".into());
-        };
+        let Message::Hello { identity, rejoins, epoch } = hello else { return Err("no hello".into()) };
+        if epoch > self.epoch {
+            return Err(format!(
+                "this job has obeyed epoch {epoch}, and the coordinator is of epoch {}",
+                self.epoch
+            ));
+        }
+        let Identity { job, application, host, account, ranks, nodes, pid, .. } = &identity;
+        let (host, pid, ranks, nodes) = (host.clone(), *pid, *ranks, *nodes);
         if self.is_node(peer) {
             return Err("says hello twice".into());
         }
-        for (field, text) in [("job", &job), ("application", &application), ("host", &host)] {
+        for (field, text) in
+            [("job", job), ("application", application), ("host", &host), ("account", account)]
+        {
             if text.len() > MAX_NAME_BYTES || text.contains(char::is_control) {
                 return Err(format!("{field}: more than {MAX_NAME_BYTES} bytes, or control characters"));
             }
@@ -41,12 +39,12 @@ impl Coordinator {
                 return Err(format!("{field}: none"));
             }
         }
-        let id = match self.by_name.get(&job) {
+        let id = match self.by_name.get(job) {
             Some(&id) => id,
             None => {
                 let nodes = u64::from(nodes);
-                let info = JobInfo { usual_w_iter_ns: w_iter_ns, nodes, ..JobInfo::default() };
-                self.new_job(now_ns, job, application, info, mean_phase_bytes)?
+                let info = JobInfo { usual_w_iter_ns: identity.w_iter_ns, nodes, ..JobInfo::default() };
+                self.new_job(now_ns, identity, info)?
             }
         };
         if self.nodes.len() <= peer {
@@ -81,17 +79,11 @@ impl Coordinator {
         let Pace { lease_ms, beat_ms, report_ms } = self.pace;
         let policy = self.policy.to_string();
         let orders = self.order() != aggregators::Policy::Nio;
-        self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy, orders }));
+        let epoch = self.epoch;
+        self.outbox.push((peer, Message::Welcome { lease_ms, beat_ms, report_ms, policy, orders, epoch }));
     }
 
-    fn new_job(
-        &mut self,
-        now_ns: u64,
-        name: String,
-        application: String,
-        info: JobInfo,
-        mean_phase_bytes: Option<u64>,
-    ) -> Result<JobId, String> {
+    fn new_job(&mut self, now_ns: u64, identity: Identity, info: JobInfo) -> Result<JobId, String> {
         let id = self.free.pop().unwrap_or(JobId(self.jobs.len() as u32));
         if id.0 >= MAX_JOBS {
             return Err(format!("there are {MAX_JOBS} jobs already"));
@@ -99,15 +91,18 @@ impl Coordinator {
         if self.jobs.len() <= id.0 as usize {
             self.jobs.push(None);
         }
-        self.by_name.insert(name.clone(), id);
-        self.jobs[id.0 as usize] = Some(Job::new(now_ns, name, application, info, mean_phase_bytes));
+        self.by_name.insert(identity.job.clone(), id);
+        self.jobs[id.0 as usize] = Some(Job::new(now_ns, identity, info));
         self.step(now_ns, Event::JobJoined { job: id, info });
         Ok(id)
     }
 
     /// The connection is closed, by whomever: what the node held is free.
     pub fn gone(&mut self, now_ns: u64, peer: Peer) {
-        self.gathered.retain(|(of, _)| *of != peer);
+        let gathered = self.gathered.iter().find(|(of, _)| *of == peer).map(|(_, phase)| *phase);
+        if let Some(phase) = gathered {
+            self.end_gathered(peer, phase.progress.done_bytes, 0, 0);
+        }
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::take) else { return };
         let Some(job) = self.jobs[node.job.0 as usize].as_mut() else { return };
         job.peers.retain(|of| *of != peer);
@@ -115,17 +110,27 @@ impl Coordinator {
             self.allocations.node_gone(now_ns, node.job, peer);
             self.turns.node_gone(now_ns, node.job, peer);
             self.tell_turns();
-            if let Some(phase) = node.phase {
-                self.node_ended(now_ns, node.job, phase.progress);
+            let (id, Node { host, pid, phase, .. }) = (node.job, node);
+            let was_gathered = gathered.map(|phase| phase.on_its_node());
+            if let Some((phase, is_counted)) =
+                phase.map(|phase| (phase, false)).or(was_gathered.map(|phase| (phase, true)))
+                && let Some(job) = self.job_mut(id)
+            {
+                job.lost.push(LostNode { host, pid, phase, is_counted });
+            }
+            if let Some(phase) = phase {
+                self.node_ended(now_ns, id, phase.progress);
             }
             return;
         }
         let name = std::mem::take(&mut job.name);
-        let was_in_phase = job.is_in_phase();
+        let (was_in_phase, was_idle) = (job.is_in_phase(), job.standing == Standing::Idle);
+        self.idle -= u64::from(was_idle);
         self.in_phase = self.in_phase.saturating_sub(u64::from(was_in_phase));
         self.by_name.remove(&name);
         self.ahead = self.ahead.filter(|ahead| *ahead != node.job);
         self.tokens.forget(node.job);
+        self.backfill.forget(node.job);
         self.allocations.job_gone(node.job);
         self.jobs[node.job.0 as usize] = None;
         self.turns.job_gone(now_ns, node.job);

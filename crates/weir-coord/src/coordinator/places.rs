@@ -34,7 +34,7 @@ impl Coordinator {
                 let demand = self.demand(id);
                 self.allocations.adopt(id, (peer, request), &file, &targets, demand);
             }
-            Message::Read { reader } => {
+            Message::Read { reader, .. } => {
                 self.turns.read(now_ns, id, peer, reader);
                 self.tell_turns();
             }

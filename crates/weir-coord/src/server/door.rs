@@ -1,9 +1,10 @@
 //! Who is let in: those who knock, and the job whose thread this is.
 
-use super::{Connection, FIRST_LISTENER, SLICE_NS, Server, State};
-use crate::auth;
+use super::{Connection, FIRST_LISTENER, Server};
+use crate::auth::{self, Nonce};
 use crate::coordinator::Peer;
 use crate::pipe::Pipe;
+use crate::service::SLICE_NS;
 use crate::socket::{Channel, Interest, Stream, now_ns};
 use crate::wire::Message;
 use std::io;
@@ -38,92 +39,72 @@ impl Server {
 
     fn admit(&mut self, now: u64, stream: Stream) {
         let mut channel = Channel::new(stream);
-        if let Stream::Tcp(_) = channel.stream {
-            self.make_room(now);
-        }
-        let open = self.connections.len() - self.free.len();
-        let state = match self.first_state(&channel.stream) {
-            Ok(_) if open >= self.settings.max_connections => Err("too many connections".to_string()),
-            state => state,
-        };
-        let state = match state {
-            Ok(state) => state,
+        let peer = self.free_peer();
+        let nonce = self.proof_needed(&channel.stream);
+        let arrived = nonce.and_then(|nonce| self.service.arrive(now, peer, nonce));
+        self.close_those_who_must_go(now);
+        match arrived {
+            Ok(challenge) => {
+                challenge.iter().for_each(|challenge| channel.queue(challenge));
+                self.seat(now, peer, channel);
+            }
             Err(reason) => {
-                self.traffic.refused += 1;
+                self.service.traffic.refused += 1;
+                self.free.push(peer);
                 channel.queue(&Message::Refuse { reason });
                 let _ = channel.flush();
-                return;
             }
-        };
-        if let State::Challenged(nonce) = state {
-            channel.queue(&Message::Challenge { nonce });
-        }
-        if let Some(peer) = self.seat(now, channel, state)
-            && state != State::Trusted
-        {
-            self.challenged.push_back((peer, now));
         }
     }
 
     /// A connection of the job whose thread this is, which lives as long as this server.
     pub(crate) fn own_connection(&mut self) -> Stream {
         let (near, far) = Pipe::pair();
-        self.own = self.seat(now_ns(), Channel::new(Stream::Own(near)), State::Trusted);
+        let now = now_ns();
+        // One that there was is looked at by nobody any more.
+        if let Some(before) = self.own.take() {
+            self.close(now, before);
+        }
+        let peer = self.free_peer();
+        self.service.arrive_own(now, peer);
+        self.seat(now, peer, Channel::new(Stream::Own(near)));
+        self.own = Some(peer);
         Stream::Own(far)
     }
 
     pub(super) fn own_input(&self) -> bool {
-        let own = self.own.and_then(|own| self.connections[own].as_ref()).filter(|own| !own.parked);
+        let own = self.own.filter(|own| !self.service.is_parked(*own));
+        let own = own.and_then(|own| self.connections[own].as_ref());
         own.is_some_and(|own| matches!(&own.channel.stream, Stream::Own(pipe) if pipe.is_ready()))
     }
 
-    fn seat(&mut self, now: u64, mut channel: Channel, state: State) -> Option<Peer> {
-        let peer = self.free.pop().unwrap_or_else(|| {
+    fn free_peer(&mut self) -> Peer {
+        self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.connections.len() - 1
-        });
+        })
+    }
+
+    fn seat(&mut self, now: u64, peer: Peer, mut channel: Channel) {
         let interest = Interest { once: true, ..Interest::READ };
-        if self.poller.add(&channel.stream, peer as u64, interest).is_err() || channel.flush().is_err() {
-            self.free.push(peer);
-            return None;
-        }
-        self.connections[peer] = Some(Connection {
-            channel,
-            state,
-            accepted_ns: now,
-            heard_ns: now,
-            interest,
-            slice_ns: now,
-            messages: 0,
-            parked: false,
-            dirty: false,
-        });
-        Some(peer)
-    }
-
-    /// Those without the key must not take the place of those who have it: who has proven nothing when a quarter of
-    /// all connections came after it is closed.
-    fn make_room(&mut self, now: u64) {
-        while self.challenged.len() >= self.settings.max_connections.div_ceil(4) {
-            let Some((peer, came_ns)) = self.challenged.pop_front() else { return };
-            let slot = self.connections.get(peer).and_then(Option::as_ref);
-            if slot.is_some_and(|peer| peer.accepted_ns == came_ns && peer.state != State::Trusted) {
-                self.traffic.refused += 1;
-                self.close(now, peer);
-            }
+        let is_of_use =
+            self.poller.add(&channel.stream, peer as u64, interest).is_ok() && channel.flush().is_ok();
+        self.connections[peer] = Some(Connection { channel, interest, dirty: false });
+        if !is_of_use {
+            self.close(now, peer);
         }
     }
 
-    /// Who has come: another user gets nothing over a Unix socket (not root's either: root has its own);
-    /// over TCP everybody is a stranger.
-    fn first_state(&self, stream: &Stream) -> Result<State, String> {
+    /// Whether the peer has to prove that it has the key. Another user gets nothing over a Unix socket (not root's either:
+    /// root has its own); over TCP everybody is a stranger.
+    fn proof_needed(&self, stream: &Stream) -> Result<Option<Nonce>, String> {
         match stream {
             Stream::Unix(stream) => match auth::peer_user(stream) {
-                Ok(user) if user == auth::user() => Ok(State::Trusted),
+                Ok(user) if user == auth::user() => Ok(None),
                 _ => Err("this coordinator is another user's".into()),
             },
-            Stream::Tcp(_) => auth::nonce().map(State::Challenged).map_err(|error| error.to_string()),
-            Stream::Own(_) => Ok(State::Trusted),
+            Stream::Tcp(_) => auth::nonce().map(Some).map_err(|error| error.to_string()),
+            Stream::Own(_) => Ok(None),
         }
     }
 }

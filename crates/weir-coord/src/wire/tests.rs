@@ -11,22 +11,16 @@ fn progress() -> impl Strategy<Value = Progress> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let hello =
-        ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, bool)>()).prop_map(|(name, numbers)| {
-            let (pid, ranks, w_iter_ns, mean_phase_bytes, rejoins) = numbers;
-            let (job, application, host) = (name.clone(), name.clone(), name);
-            Message::Hello {
-                job,
-                application,
-                host,
-                pid,
-                ranks,
-                nodes: 1,
-                w_iter_ns,
-                mean_phase_bytes,
-                rejoins,
-            }
-        });
+    let hello = ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, bool, u64)>()).prop_map(
+        |(name, numbers)| {
+            let (pid, ranks, w_iter_ns, mean_phase_bytes, rejoins, epoch) = numbers;
+            let (job, application, host, account) = (name.clone(), name.clone(), name.clone(), name);
+            let about = Identity { job, application, host, pid, ranks, account, ..Identity::default() };
+            let (storage, mount) = (about.job.clone(), about.host.clone());
+            let identity = Identity { w_iter_ns, mean_phase_bytes, user: pid, storage, mount, ..about };
+            Message::Hello { identity, rejoins, epoch }
+        },
+    );
     let resume = (any::<(u64, Option<u64>, u64, bool)>(), progress()).prop_map(|(fields, progress)| {
         let (phase, bytes, age_ns, granted) = fields;
         Message::Resume { phase, bytes, age_ns, granted, progress }
@@ -35,9 +29,17 @@ fn message() -> impl Strategy<Value = Message> {
         let (ranks, nodes, bytes, fixed_aggregators, fixed_stripes) = numbers;
         FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes }
     });
-    let read = any::<(u32, [u64; 5])>().prop_map(|(number, [file, call, target, service_ns, shuffle_ns])| {
-        Message::Read { reader: Reader { number, file, call, target, service_ns, shuffle_ns } }
+    let piece = any::<[u64; 3]>().prop_map(|[target, offset_bytes, length_bytes]| Piece {
+        target,
+        offset_bytes,
+        length_bytes,
     });
+    let read = (any::<(u32, [u64; 5])>(), prop::collection::vec(piece, 0..5)).prop_map(
+        |((number, [file, call, target, service_ns, shuffle_ns]), pieces)| {
+            let reader = Reader { number, file, call, target, service_ns, shuffle_ns };
+            Message::Read { reader, pieces }
+        },
+    );
     let targets = || prop::collection::vec(any::<u32>(), 0..40);
     prop_oneof![
         hello,
@@ -56,7 +58,9 @@ fn message() -> impl Strategy<Value = Message> {
         any::<(u32, u64)>().prop_map(|(number, call)| Message::Served { number, call }),
         any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
         any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
-        (any::<u64>(), progress()).prop_map(|(phase, progress)| Message::Moved { phase, progress }),
+        (any::<(u64, u32, u64)>(), progress()).prop_map(|((phase, in_flight, busy_ns), progress)| {
+            Message::Moved { phase, progress, in_flight, busy_ns }
+        }),
         (any::<(u64, u64, u64)>(), 0.0..=1.0).prop_map(|((phase, credit_bytes, expected_ns), share)| {
             Message::Grant { phase, share, credit_bytes, expected_ns }
         }),
@@ -87,8 +91,8 @@ proptest! {
     /// With a good head, so that the fields are looked at.
     #[test]
     fn fields_without_sense_do_no_harm(kind: u8, fields in any::<Vec<u8>>()) {
-        let mut bytes = (fields.len() as u32 + 2).to_le_bytes().to_vec();
-        bytes.extend([VERSION, kind]);
+        let mut bytes = (fields.len() as u32 + 3).to_le_bytes().to_vec();
+        bytes.extend([VERSION, kind, UNSEALED]);
         bytes.extend(&fields);
         if let Ok(Some((message, _))) = Message::decode(&bytes) {
             let mut again = Vec::new();
@@ -105,9 +109,16 @@ fn what_is_wrong_with_a_frame_is_said() {
     assert_eq!(decode(&[1, 0, 1, 0]), Err(WireError::TooLong { length_bytes: 65537 }));
     assert_eq!(decode(&[0, 0, 0, 0]), Err(WireError::Length { kind: 0 }));
     assert_eq!(decode(&[9, 0, 0, 0, 1]), Err(WireError::Version { theirs: 1 }));
-    assert_eq!(decode(&[2, 0, 0, 0, VERSION, 200]), Err(WireError::Kind(200)));
-    assert_eq!(decode(&[3, 0, 0, 0, VERSION, 6, 0]), Err(WireError::Length { kind: 6 }));
-    assert_eq!(decode(&[2, 0, 0, 0, VERSION, 68]), Err(WireError::Length { kind: 68 }));
+    assert_eq!(
+        decode(&[2, 0, 0, 0, 4, 8]),
+        Err(WireError::Version { theirs: 4 }),
+        "shorter than any of this one"
+    );
+    assert_eq!(decode(&[2, 0, 0, 0, VERSION, 200]), Err(WireError::Length { kind: 0 }));
+    assert_eq!(decode(&[3, 0, 0, 0, VERSION, 6, 1]), Err(WireError::Seal(1)));
+    assert_eq!(decode(&[3, 0, 0, 0, VERSION, 200, 0]), Err(WireError::Kind(200)));
+    assert_eq!(decode(&[4, 0, 0, 0, VERSION, 6, 0, 0]), Err(WireError::Length { kind: 6 }));
+    assert_eq!(decode(&[3, 0, 0, 0, VERSION, 68, 0]), Err(WireError::Length { kind: 68 }));
 }
 
 #[test]
@@ -127,7 +138,7 @@ fn a_list_is_cut_by_who_sends_and_refused_by_who_receives() {
         panic!("a good frame")
     };
     assert_eq!(targets, [7; MAX_LIST]);
-    let count_at = 4 + 2 + 8 + 4 + 4;
+    let count_at = 4 + 3 + 8 + 4 + 4;
     bytes[count_at..count_at + 2].copy_from_slice(&(MAX_LIST as u16 + 1).to_le_bytes());
     let said = Message::decode(&bytes).unwrap_err();
     assert_eq!(said, WireError::Value { kind: 72, what: "a list that is too long" });

@@ -253,6 +253,10 @@ impl Scratch {
         Scratch(path)
     }
 
+    pub fn job_is_there(&self) -> bool {
+        self.0.join(".weir-4711").exists()
+    }
+
     /// The folder of records of the tests' job.
     pub fn job(&self) -> PathBuf {
         let path = self.0.join(".weir-4711");

@@ -1,8 +1,8 @@
-//! What a node has asked for beside its phase: places for its files, and turns for its readers.
+//! Questions of a node beside its phase: places for its files, and turns for its readers.
 //!
 //! Every question is answered once, whatever becomes of the coordinator: with none, by "no opinion" and "go".
 
-use crate::client::Word;
+use super::{Output, Word};
 use crate::wire::{FileInfo, Message};
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const MAX_FILES: usize = 4096;
 const MAX_READERS: usize = 4096;
 
 #[derive(Default)]
-pub(crate) struct Errands {
+pub(super) struct Errands {
     files: BTreeMap<u64, File>,
     /// By number, the call in which each waits for its turn.
     readers: BTreeMap<u32, u64>,
@@ -25,7 +25,7 @@ struct File {
 
 impl Errands {
     /// False: it cannot be asked.
-    pub(crate) fn ask(&mut self, request: u64, info: &FileInfo) -> bool {
+    pub(super) fn ask(&mut self, request: u64, info: &FileInfo) -> bool {
         if self.files.len() >= MAX_FILES {
             return false;
         }
@@ -34,17 +34,17 @@ impl Errands {
     }
 
     /// An answer came; false if nobody waits for it.
-    pub(crate) fn allocated(&mut self, request: u64, targets: &[u32]) -> bool {
+    pub(super) fn allocated(&mut self, request: u64, targets: &[u32]) -> bool {
         let waits = self.files.get_mut(&request).filter(|file| file.targets.is_none());
         waits.map(|file| file.targets = Some(targets.to_vec())).is_some()
     }
 
-    pub(crate) fn release(&mut self, request: u64) -> bool {
+    pub(super) fn release(&mut self, request: u64) -> bool {
         self.files.remove(&request).is_some()
     }
 
     /// False: it cannot be asked.
-    pub(crate) fn read(&mut self, number: u32, call: u64) -> bool {
+    pub(super) fn read(&mut self, number: u32, call: u64) -> bool {
         let has_room = self.readers.len() < MAX_READERS;
         if has_room {
             self.readers.insert(number, call);
@@ -53,7 +53,7 @@ impl Errands {
     }
 
     /// The reader's turn has come or is not needed any more; false if it did not wait for it.
-    pub(crate) fn turn(&mut self, number: u32, call: u64) -> bool {
+    pub(super) fn turn(&mut self, number: u32, call: u64) -> bool {
         let waited = self.readers.get(&number) == Some(&call);
         if waited {
             self.readers.remove(&number);
@@ -62,25 +62,24 @@ impl Errands {
     }
 
     /// The phase is over: nobody waits for a turn any more.
-    pub(crate) fn end_phase(&mut self, words: &mut Vec<Word>) {
+    pub(super) fn end_phase(&mut self, out: &mut Vec<Output>) {
         let waiting = std::mem::take(&mut self.readers).into_iter();
-        words.extend(waiting.map(|(number, call)| Word::Turn { number, call }));
+        out.extend(waiting.map(|(number, call)| Output::Word(Word::Turn { number, call })));
     }
 
     /// The coordinator is gone: whoever waits for its answer need not.
-    pub(crate) fn let_go(&mut self, words: &mut Vec<Word>) {
+    pub(super) fn let_go(&mut self, out: &mut Vec<Output>) {
         let unanswered = self.files.iter().filter(|(_, file)| file.targets.is_none());
-        words.extend(unanswered.map(|(&request, _)| Word::no_opinion(request)));
+        out.extend(unanswered.map(|(&request, _)| Output::Word(Word::no_opinion(request))));
         self.files.retain(|_, file| file.targets.is_some());
-        self.end_phase(words);
+        self.end_phase(out);
     }
 
     /// What a new coordinator has to hear: the files that were placed and are still open.
-    pub(crate) fn claims(&self) -> Vec<Message> {
-        let placed = self.files.iter().filter_map(|(&request, file)| {
+    pub(super) fn claims(&self) -> impl Iterator<Item = Message> {
+        self.files.iter().filter_map(|(&request, file)| {
             let targets = file.targets.clone().filter(|targets| !targets.is_empty())?;
             Some(Message::Claim { request, file: file.info.clone(), targets })
-        });
-        placed.collect()
+        })
     }
 }

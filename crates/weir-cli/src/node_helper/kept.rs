@@ -1,0 +1,140 @@
+//! A record that the helper keeps, and the process it belongs to.
+
+use std::fs::File;
+use std::io::{Error, Result};
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use weir_profile::layout::{Ended, Header, Kept as Stage};
+use weir_profile::node::{Leaf, Process};
+use weir_profile::process_start;
+
+/// Which file a record goes to: one for each launch and `WEIR_DIR`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sheet {
+    pub(super) directory: PathBuf,
+    pub(super) launch: u64,
+}
+
+pub(super) struct Kept {
+    memory: File,
+    name: String,
+    pub(super) sheet: Sheet,
+    pub(super) process: Process,
+    /// Becomes readable when the process is gone; older systems have none.
+    watch: Option<OwnedFd>,
+    is_gone: AtomicBool,
+    is_on_disk: AtomicBool,
+}
+
+/// `SO_PEERPIDFD`, which `libc` does not know yet.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+impl Kept {
+    /// `socket` is the connection of the process that hands the memory over.
+    pub(super) fn new(
+        memory: OwnedFd,
+        name: String,
+        sheet: Sheet,
+        pid: libc::pid_t,
+        socket: &OwnedFd,
+    ) -> Result<Kept> {
+        let memory = File::from(memory);
+        let process = Process { pid: pid as u64, start: process_start(pid as u64) };
+        let watch = watch_peer(socket).or_else(|| watch_process(pid));
+        let (is_gone, is_on_disk) = (AtomicBool::new(false), AtomicBool::new(false));
+        let kept = Kept { memory, name, sheet, process, watch, is_gone, is_on_disk };
+        kept.tell(Stage::InMemory)?;
+        Ok(kept)
+    }
+
+    /// Tells the process how far its record has got.
+    pub(super) fn tell(&self, stage: Stage) -> Result<()> {
+        self.is_on_disk.store(stage == Stage::OnDisk, Release);
+        self.memory.write_all_at(&(stage as u64).to_le_bytes(), offset_of!(Header, kept) as u64)
+    }
+
+    /// Whether `WEIR_DIR` has seen it.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.is_on_disk.load(Acquire)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The record as it is now.
+    pub(super) fn read(&self) -> std::result::Result<Leaf, String> {
+        // In this order: what a process did before it was seen to be gone is in the record.
+        let is_gone = self.is_gone();
+        Leaf::read(self.name.clone(), &self.memory, is_gone)
+    }
+
+    pub(super) fn watch(&self) -> Option<RawFd> {
+        self.watch.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Acquire)
+    }
+
+    /// Looks whether the process is gone; `true` when that is news.
+    pub(super) fn look(&self) -> bool {
+        if self.is_gone() {
+            return false;
+        }
+        let is_gone = match self.watch() {
+            Some(fd) => is_readable(fd),
+            None => process_start(self.process.pid) != self.process.start,
+        };
+        self.is_gone.store(is_gone, Release);
+        is_gone
+    }
+
+    /// Whether nothing more will come: its process has marked its end, or is gone.
+    pub(super) fn is_over(&self) -> bool {
+        let mut ended = [0; 8];
+        let read = self.memory.read_exact_at(&mut ended, offset_of!(Header, ended) as u64);
+        self.is_gone() || read.is_err() || u64::from_le_bytes(ended) != Ended::Running as u64
+    }
+}
+
+fn watch_peer(socket: &OwnedFd) -> Option<OwnedFd> {
+    let mut fd: RawFd = -1;
+    let mut length = size_of::<RawFd>() as libc::socklen_t;
+    // SAFETY: a place for the answer, and its size; the descriptor is new, and nobody else's.
+    unsafe {
+        let place = (&raw mut fd).cast();
+        let answer = libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, place, &mut length);
+        (answer == 0 && fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// The process is alive as long as it waits in a connection; it may have ended since.
+fn watch_process(pid: libc::pid_t) -> Option<OwnedFd> {
+    // SAFETY: no pointers; the descriptor is new, and nobody else's.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd;
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+pub(super) fn is_readable(fd: RawFd) -> bool {
+    let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&mut wanted, 1, 0) > 0 }
+}
+
+/// A pair of which one end wakes the other.
+pub(super) fn wake_pair() -> Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors, which are new.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
+            return Err(Error::last_os_error());
+        }
+        Ok((File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])))
+    }
+}

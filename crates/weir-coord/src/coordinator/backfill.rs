@@ -1,0 +1,273 @@
+//! Work conservation: while the jobs whose turn it is leave the storage idle, others are let in beside them.
+//!
+//! The policy decides whose turn it is. This layer only fills what the policy's choice leaves unused: the pauses of a job that
+//! computes between its requests, the gap after the last request of a phase, a job that cannot use what it was given. A job that
+//! is let in so is *backfilled*: its phase still waits for its turn, and it moves a little at a time, for as long as those
+//! whose turn it is do not need the storage.
+
+use super::Coordinator;
+use crate::jobs::{Job, Standing};
+use weir_engine::engine::JobId;
+
+/// Over this time a job's use of the storage is looked at.
+const WINDOW_NS: u64 = 20_000_000;
+/// A storage that had requests under way for this part of the window is busy.
+const BUSY: f64 = 0.5;
+/// A storage that had them for less than this is idle, whatever else is known.
+const HARDLY_BUSY: f64 = 0.05;
+/// How often the storage is looked at, while somebody waits for it.
+const LOOK_NS: u64 = 5_000_000;
+/// What a backfilled job may move before it has to be told again, as a part of what the storage moves in the lead of
+/// [`crate::tokens::LEAD_NS`].
+const PORTION: f64 = 0.1;
+/// Beside backfilled jobs those whose turn it is may be slower by this part …
+const MAX_SLOWDOWN: f64 = 0.1;
+/// … over at least this time …
+const COMPARED_NS: u64 = 100_000_000;
+/// … else nobody is backfilled for this long, and twice as long each time it happens again.
+const FIRST_PAUSE_NS: u64 = 200_000_000;
+const MAX_PAUSE_NS: u64 = 10_000_000_000;
+
+/// How much of its time a job has requests under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Activity {
+    reported_ns: u64,
+    busy_ns: u64,
+    in_flight: u32,
+    /// The part of the latest window in which it had.
+    level: f64,
+}
+
+impl Activity {
+    /// A job that has just been let in will use the storage, though it has not said so yet.
+    pub(crate) fn begins(now_ns: u64, busy_ns: u64) -> Activity {
+        Activity { reported_ns: now_ns, busy_ns, in_flight: 0, level: 1.0 }
+    }
+
+    /// What the job's requests have taken so far, and how many are under way.
+    pub(crate) fn report(&mut self, now_ns: u64, busy_ns: u64, in_flight: u32) {
+        let elapsed_ns = now_ns.saturating_sub(self.reported_ns);
+        let taken_ns = busy_ns.saturating_sub(self.busy_ns);
+        let part = match elapsed_ns {
+            _ if self.in_flight > 0 || in_flight > 0 => 1.0,
+            0 => self.level,
+            _ => (taken_ns as f64 / elapsed_ns as f64).min(1.0),
+        };
+        self.level = blend(self.level, part, elapsed_ns);
+        (self.reported_ns, self.busy_ns, self.in_flight) = (now_ns, busy_ns, in_flight);
+    }
+
+    /// The part of the latest window in which the job had requests under way, as far as it has said.
+    fn level(&self, now_ns: u64) -> f64 {
+        let part = if self.in_flight > 0 { 1.0 } else { 0.0 };
+        blend(self.level, part, now_ns.saturating_sub(self.reported_ns))
+    }
+}
+
+/// A level after some time in which it was another.
+fn blend(level: f64, part: f64, elapsed_ns: u64) -> f64 {
+    level + (part - level) * (elapsed_ns as f64 / WINDOW_NS as f64).min(1.0)
+}
+
+/// What those whose turn it is move alone and beside backfilled jobs.
+#[derive(Default)]
+pub(crate) struct Backfill {
+    /// The jobs that are backfilled, with the bytes that each may have spent in its phase.
+    jobs: Vec<(JobId, u64)>,
+    is_off: bool,
+    looked_ns: u64,
+    paused_until_ns: u64,
+    pause_ns: u64,
+    alone: Pace,
+    beside: Pace,
+}
+
+/// Bytes moved over a time.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    bytes: u64,
+    ns: u64,
+}
+
+impl Pace {
+    fn add(&mut self, bytes: u64, ns: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.ns = self.ns.saturating_add(ns);
+    }
+
+    /// Bytes per nanosecond, once enough was seen.
+    fn rate(&self) -> Option<f64> {
+        (self.ns >= COMPARED_NS).then(|| self.bytes as f64 / self.ns as f64)
+    }
+}
+
+impl Backfill {
+    /// Nobody is backfilled, and nothing is known.
+    pub(super) fn reset(&mut self) {
+        *self = Backfill { is_off: self.is_off, ..Backfill::default() };
+    }
+
+    /// The job is not backfilled any more.
+    pub(super) fn forget(&mut self, id: JobId) {
+        self.jobs.retain(|(job, _)| *job != id);
+    }
+
+    /// Others have their turn now: what the ones before moved says nothing of them.
+    pub(super) fn turn_changed(&mut self) {
+        (self.alone, self.beside) = (Pace::default(), Pace::default());
+    }
+
+    /// A job whose turn it is has moved these bytes in this time.
+    pub(super) fn granted_moved(&mut self, bytes: u64, ns: u64) {
+        // Longer pauses are no measure of what the storage gives.
+        let ns = ns.min(WINDOW_NS);
+        if self.jobs.is_empty() { self.alone.add(bytes, ns) } else { self.beside.add(bytes, ns) }
+    }
+
+    /// Whether those whose turn it is are slower beside backfilled jobs than alone.
+    fn slows(&self) -> bool {
+        let rates = self.alone.rate().zip(self.beside.rate());
+        rates.is_some_and(|(alone, beside)| beside < (1.0 - MAX_SLOWDOWN) * alone)
+    }
+
+    fn pause(&mut self, now_ns: u64) {
+        self.pause_ns = (2 * self.pause_ns).clamp(FIRST_PAUSE_NS, MAX_PAUSE_NS);
+        self.paused_until_ns = now_ns.saturating_add(self.pause_ns);
+        self.beside = Pace::default();
+    }
+}
+
+impl Coordinator {
+    /// Whether jobs may go out of turn while the storage is idle.
+    pub fn set_backfill(&mut self, on: bool) {
+        self.backfill.is_off = !on;
+    }
+
+    /// When the storage is to be looked at: while somebody is held.
+    pub(super) fn backfill_ns(&self) -> Option<u64> {
+        let is_somebody_held = self.in_phase > self.tokens.len() as u64 + self.idle;
+        // A policy that keeps the storage idle on purpose is let.
+        let may_fill =
+            !self.backfill.is_off && self.policy.serves_who_is_alone() && self.gather_until_ns.is_none();
+        (is_somebody_held && may_fill).then_some(self.backfill.looked_ns + LOOK_NS)
+    }
+
+    /// Lets in whoever comes next if those whose turn it is leave the storage idle; stops those who were, if not.
+    pub(super) fn look_for_idle_storage(&mut self, now_ns: u64) {
+        self.backfill.looked_ns = now_ns;
+        let (mut level, mut is_inside) = (0.0, false);
+        for id in self.tokens.jobs() {
+            let Some(job) = self.job(id) else { continue };
+            level += job.activity.level(now_ns);
+            is_inside |= job.activity.in_flight > 0;
+        }
+        if self.backfill.slows() {
+            self.backfill.pause(now_ns);
+            return self.stop_backfilling(now_ns);
+        }
+        // Those who were slowed down may keep the storage to themselves for a while, unless they do nothing with it.
+        let busy = if now_ns < self.backfill.paused_until_ns { HARDLY_BUSY } else { BUSY };
+        if level >= busy {
+            return self.stop_backfilling(now_ns);
+        }
+        if is_inside {
+            return;
+        }
+        for index in 0..self.backfill.jobs.len() {
+            let (id, _) = self.backfill.jobs[index];
+            level += self.job(id).map_or(0.0, |job| job.activity.level(now_ns));
+            self.renew_portion(id);
+        }
+        if level < BUSY
+            && let Some(id) = self.next_to_backfill()
+        {
+            self.start_backfilling(now_ns, id);
+        }
+    }
+
+    /// The held job that came first, of those that have a request to make.
+    fn next_to_backfill(&self) -> Option<JobId> {
+        let is_next =
+            |(id, job): &(JobId, &Job)| job.standing == Standing::Held && self.progress(*id).is_waiting();
+        let jobs = self.jobs.iter().enumerate();
+        let jobs = jobs.filter_map(|(index, job)| Some((JobId(index as u32), job.as_ref()?)));
+        let next = jobs.filter(is_next).min_by_key(|(id, job)| (job.phase_began_ns, *id));
+        next.map(|(id, _)| id)
+    }
+
+    fn start_backfilling(&mut self, now_ns: u64, id: JobId) {
+        let busy_ns = self.busy_ns(id);
+        let Some(job) = self.job_mut(id) else { return };
+        job.stand(now_ns, Standing::Backfilled);
+        job.activity = Activity::begins(now_ns, busy_ns);
+        job.backfills += 1;
+        self.totals.decisions += 1;
+        self.backfill.jobs.push((id, self.portion(id)));
+        self.for_peers(id, |own, peer| own.grant_node(peer, id, 0.0));
+    }
+
+    /// What the job may have spent in its phase with the next portion.
+    fn portion(&self, id: JobId) -> u64 {
+        let bytes = (self.tokens.lead_bytes() * PORTION).max(1.0);
+        self.progress(id).spent_bytes.saturating_add(bytes as u64)
+    }
+
+    fn renew_portion(&mut self, id: JobId) {
+        let (credit_bytes, portion_bytes) = (self.credit_bytes(id), self.portion(id));
+        let spent_bytes = self.progress(id).spent_bytes;
+        // Told when half of it is used: a message takes its time.
+        if credit_bytes.saturating_sub(spent_bytes) > (portion_bytes - spent_bytes) / 2 {
+            return;
+        }
+        if let Some(entry) = self.backfill.jobs.iter_mut().find(|(job, _)| *job == id) {
+            entry.1 = portion_bytes;
+        }
+        self.tell_credit(id, portion_bytes);
+    }
+
+    /// What the job may have spent in its phase, granted or backfilled.
+    pub(super) fn credit_bytes(&self, id: JobId) -> u64 {
+        let backfilled = self.backfill.jobs.iter().find(|(job, _)| *job == id);
+        backfilled.map_or_else(|| self.tokens.credit_bytes(id), |(_, credit_bytes)| *credit_bytes)
+    }
+
+    fn stop_backfilling(&mut self, now_ns: u64) {
+        for (id, _) in std::mem::take(&mut self.backfill.jobs) {
+            if let Some(job) = self.job_mut(id).filter(|job| job.standing == Standing::Backfilled) {
+                job.stand(now_ns, Standing::Held);
+                self.tell_held(id);
+            }
+        }
+    }
+
+    /// Time that the job's requests have taken in this phase, on all nodes.
+    fn busy_ns(&self, id: JobId) -> u64 {
+        let Some(job) = self.job(id) else { return 0 };
+        let phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
+        phases.map(|phase| phase.busy_ns).fold(0, u64::saturating_add)
+    }
+
+    /// The job's requests have made progress: how busy it is follows from that.
+    pub(super) fn note_activity(&mut self, now_ns: u64, id: JobId, done_bytes: u64) {
+        let busy_ns = self.busy_ns(id);
+        let Some(job) = self.job(id) else { return };
+        let in_flight = job.peers.iter().filter_map(|&peer| Some(self.node(peer)?.phase?.in_flight)).sum();
+        let since_ns = now_ns.saturating_sub(job.activity.reported_ns);
+        if matches!(job.standing, Standing::Granted { .. }) {
+            self.backfill.granted_moved(done_bytes, since_ns);
+        }
+        if let Some(job) = self.job_mut(id) {
+            job.activity.report(now_ns, busy_ns, in_flight);
+        }
+    }
+
+    /// The engine has granted the job its turn.
+    pub(super) fn turn_begins(&mut self, now_ns: u64, id: JobId) {
+        self.backfill.forget(id);
+        self.backfill.turn_changed();
+        let busy_ns = self.busy_ns(id);
+        if let Some(job) = self.job_mut(id) {
+            job.activity = Activity::begins(now_ns, busy_ns);
+        }
+    }
+}

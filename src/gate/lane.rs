@@ -1,0 +1,268 @@
+//! The storages that this job uses: a lane each, with a page, a leader and a coordinator of its own. Jobs take turns only with
+//! those who use the same storage.
+
+use super::leader::LeaderThread;
+use super::page::{Attached, Place};
+use super::storage::{self, Found, StorageName};
+use super::{HELD_BACK, NOTHING, keep_reason, note, say_alone};
+use crate::config;
+use crate::measure;
+use crate::profile;
+use crate::shim::shield::shield;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+use weir_coord::ledger::SILENT_NS;
+use weir_coord::now_ns;
+use weir_profile::layout::Block;
+
+/// Files on more storages than this are not held back.
+const MAX_LANES: usize = 4;
+
+/// A storage as this process uses it. Never freed: another thread may be waiting in it.
+pub(super) struct Lane {
+    /// The page of the job, once there is one.
+    presence: AtomicPtr<Presence>,
+    pub(super) thread: LeaderThread,
+}
+
+pub(super) struct Presence {
+    pub(super) attached: Attached,
+    pub(super) place: Place,
+    pub(super) storage: StorageName,
+}
+
+static LANES: [Lane; MAX_LANES] =
+    [const { Lane { presence: AtomicPtr::new(std::ptr::null_mut()), thread: LeaderThread::new() } };
+        MAX_LANES];
+
+/// What is known of storages.
+#[derive(Default)]
+struct Known {
+    /// Those that have a lane, by its number.
+    storages: Vec<StorageName>,
+    /// By device, which lane its files have.
+    devices: Vec<(u64, u8)>,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known { storages: Vec::new(), devices: Vec::new() });
+
+/// The lane of each file, by the file's index in the record. The first stands for all files that have no place of their own.
+static FILE_LANES: [AtomicU8; MAX_FILES + 1] = [const { AtomicU8::new(NOT_LOOKED_UP) }; MAX_FILES + 1];
+const MAX_FILES: usize = 1 << 16;
+const NOT_LOOKED_UP: u8 = 0;
+/// The file is not held back.
+const ALONE: u8 = u8::MAX;
+
+/// MPI files that are open in this process, and phases that it has marked: for lanes that come later.
+static OPEN_FILES: AtomicU32 = AtomicU32::new(0);
+static MARKS: AtomicU32 = AtomicU32::new(0);
+
+impl Lane {
+    pub(super) fn presence(&self) -> Option<&'static Presence> {
+        // SAFETY: null, or what `join` made and nobody frees.
+        unsafe { self.presence.load(Acquire).as_ref() }
+    }
+
+    /// The next request makes another page.
+    pub(super) fn forget_page(&self) {
+        self.presence.store(std::ptr::null_mut(), Release);
+    }
+
+    fn attached(&'static self, number: usize) -> Option<Attached> {
+        self.presence().or_else(|| shield(None, || self.join(number))).map(|presence| presence.attached)
+    }
+
+    #[cold]
+    fn join(&'static self, number: usize) -> Option<&'static Presence> {
+        let known = known();
+        if let Some(presence) = self.presence() {
+            return Some(presence);
+        }
+        let storage = known.storages.get(number)?.clone();
+        // What happens from here on is kept.
+        measure::ensure();
+        let identity = profile::identity();
+        let place = Place::of(&identity.job, &storage.name);
+        match place.and_then(|place| Attached::to(&place, self).map(|attached| (attached, place))) {
+            Ok((attached, place)) => {
+                let presence: &'static Presence = Box::leak(Box::new(Presence { attached, place, storage }));
+                let (page, slot) = (attached.page, attached.slot);
+                if identity.rank == 0 {
+                    page.is_home.store(1, Release);
+                }
+                slot.open_files.store(OPEN_FILES.load(Acquire), Release);
+                slot.marks.store(MARKS.load(Acquire), Release);
+                let fresh = page.ledger.first_beat(now_ns());
+                self.presence.store(std::ptr::from_ref(presence).cast_mut(), Release);
+                if fresh || page.ledger.silent_ns(now_ns()) > SILENT_NS {
+                    self.thread.start(presence);
+                }
+                Some(presence)
+            }
+            Err(reason) => {
+                HELD_BACK.store(NOTHING, Release);
+                note(|counts| &counts.opens, 1);
+                keep_reason(&reason);
+                if identity.rank == 0 {
+                    say_alone(&reason);
+                }
+                None
+            }
+        }
+    }
+}
+
+fn known() -> MutexGuard<'static, Known> {
+    KNOWN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The lanes that have a page, whoever leads them.
+pub(super) fn present() -> impl Iterator<Item = &'static Presence> {
+    LANES.iter().filter_map(Lane::presence)
+}
+
+/// No more I/O will come, or this is a forked child: the pages are its parent's.
+pub(super) fn take_all() -> impl Iterator<Item = (&'static Lane, &'static Presence)> {
+    LANES.iter().filter_map(|lane| {
+        let presence = lane.presence()?;
+        lane.forget_page();
+        Some((lane, presence))
+    })
+}
+
+pub(super) fn forget_threads() {
+    LANES.iter().for_each(|lane| lane.thread.forget());
+}
+
+/// Weir is armed: no file has been looked up.
+pub(super) fn reset() {
+    // Pages of the table that were never written to stay so.
+    let used = FILE_LANES.iter().filter(|lane| lane.load(Relaxed) != NOT_LOOKED_UP);
+    used.for_each(|lane| lane.store(NOT_LOOKED_UP, Relaxed));
+    // Whether files without a place of their own are named is not known.
+    FILE_LANES[0]
+        .store(if config::get(|c| c.gate_paths.is_empty()) { NOT_LOOKED_UP } else { ALONE }, Relaxed);
+    OPEN_FILES.store(0, Relaxed);
+    MARKS.store(0, Relaxed);
+}
+
+/// The file of this index is not held back.
+pub(super) fn leave_alone(index: u64) {
+    if let Some(lane) = FILE_LANES.get(index as usize) {
+        lane.store(ALONE, Relaxed);
+    }
+}
+
+/// The page of the storage that the file lies on, which is looked up at its first request. `None`: it is not held back.
+#[inline]
+pub(super) fn of_file(block: &Block, descriptor: i32) -> Option<Attached> {
+    let file = block.file.load(Relaxed) as usize;
+    match FILE_LANES.get(file)?.load(Relaxed) {
+        ALONE => None,
+        NOT_LOOKED_UP => shield(None, || {
+            let lane = look_up(descriptor)?;
+            if file != 0 {
+                FILE_LANES[file].store(lane, Relaxed);
+            }
+            by_number(lane)
+        }),
+        lane => by_number(lane),
+    }
+}
+
+fn by_number(lane: u8) -> Option<Attached> {
+    let number = usize::from(lane.wrapping_sub(1));
+    LANES.get(number)?.attached(number)
+}
+
+/// The page of the storage on which a file is about to be made.
+pub(super) fn of_path(path: &str) -> Option<Attached> {
+    let folder = Path::new(path).parent()?;
+    let folder = std::fs::File::open(folder).ok()?;
+    by_number(look_up(folder.as_raw_fd())?)
+}
+
+/// The lane of an open file; nothing if it cannot be told, this time.
+#[cold]
+fn look_up(descriptor: i32) -> Option<u8> {
+    // SAFETY: zeros are a valid description, which outlives the call.
+    let device = unsafe {
+        let mut about: libc::stat = std::mem::zeroed();
+        (libc::fstat(descriptor, &mut about) == 0).then_some(about.st_dev)
+    }?;
+    let mut known = known();
+    if let Some((_, lane)) = known.devices.iter().find(|(of, _)| *of == device) {
+        return Some(*lane);
+    }
+    let lane = match storage::of_descriptor(descriptor) {
+        Found::Shared(storage) => known.lane_of(storage),
+        Found::Unknown { mount } if config::has_service() => {
+            known.lane_of(StorageName { name: String::new(), mount })
+        }
+        Found::Unknown { mount } => {
+            keep_reason(&format!("it is not known on which storage {mount} lies; nobody shares it"));
+            ALONE
+        }
+        Found::Memory => ALONE,
+    };
+    known.devices.push((device, lane));
+    Some(lane)
+}
+
+impl Known {
+    fn lane_of(&mut self, storage: StorageName) -> u8 {
+        let is_it = |known: &StorageName| {
+            known.name == storage.name && (!known.name.is_empty() || known.mount == storage.mount)
+        };
+        let number = self.storages.iter().position(is_it).or_else(|| {
+            let has_room = self.storages.len() < MAX_LANES;
+            has_room.then(|| {
+                self.storages.push(storage);
+                self.storages.len() - 1
+            })
+        });
+        number.map_or(ALONE, |number| number as u8 + 1)
+    }
+}
+
+/// An MPI file was opened.
+pub(super) fn file_opened() {
+    OPEN_FILES.fetch_add(1, AcqRel);
+    present().for_each(|presence| _ = presence.attached.slot.open_files.fetch_add(1, AcqRel));
+}
+
+/// An MPI file was closed: with the last one the phase is over.
+pub(super) fn file_closed() {
+    take_one(&OPEN_FILES);
+    for Presence { attached, .. } in present() {
+        if take_one(&attached.slot.open_files) {
+            attached.page.bell.ring();
+        }
+    }
+}
+
+/// The program says that a phase begins: asks, without waiting, where the job does I/O.
+pub(super) fn phase_begins() {
+    MARKS.fetch_add(1, AcqRel);
+    for Presence { attached, .. } in present() {
+        if attached.slot.marks.fetch_add(1, AcqRel) == 0 {
+            attached.page.bell.ring();
+        }
+    }
+}
+
+pub(super) fn phase_ends() {
+    take_one(&MARKS);
+    for Presence { attached, .. } in present() {
+        if take_one(&attached.slot.marks) {
+            attached.page.bell.ring();
+        }
+    }
+}
+
+/// Whether it was the last one.
+fn take_one(count: &AtomicU32) -> bool {
+    count.fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1)).ok() == Some(1)
+}
