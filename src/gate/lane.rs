@@ -84,9 +84,9 @@ impl Lane {
         // What happens from here on is kept.
         measure::ensure();
         let identity = profile::identity();
-        let place = Place::of(&identity.job, &storage.name);
-        match place.and_then(|place| Attached::to(&place, self).map(|attached| (attached, place))) {
-            Ok((attached, place)) => {
+        let place = Place::of(&storage.name);
+        match Attached::to(&place, self) {
+            Ok(attached) => {
                 let presence: &'static Presence = Box::leak(Box::new(Presence { attached, place, storage }));
                 let (page, slot) = (attached.page, attached.slot);
                 if identity.rank == 0 {

@@ -309,7 +309,7 @@ pub(crate) fn leave() {
     HELD_BACK.store(NOTHING, Release);
     for (lane, presence) in lane::take_all() {
         lane.thread.stop(presence, FAREWELL);
-        presence.attached.leave(&presence.place);
+        presence.attached.leave();
     }
 }
 

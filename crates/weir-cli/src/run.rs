@@ -11,7 +11,6 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 use weir_coord::address::Choice;
-use weir_coord::place::PageFile;
 use weir_coord::{Order, PolicyKind};
 use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
 use weir_profile::{helper, settings};
@@ -269,8 +268,6 @@ fn tell_profiles(args: &Args, job: &Job, status: ExitStatus) -> Result<(), Strin
     // Ranks that were killed have left their records to the helper process, which may be about to write them.
     helper::flush_job(&job.name, WRITE_LIMIT);
     merge_leftovers(&job.dir, &job.name);
-    // Ranks that were killed could not take them away.
-    PageFile::all_of_job(&job.name).unwrap_or_default().iter().for_each(PageFile::remove);
     let mut profiles = profiles_of(&job.dir, &job.name)?;
     profiles.retain(|profile| !job.before.contains(profile));
     for profile in &profiles {

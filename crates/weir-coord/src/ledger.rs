@@ -388,25 +388,19 @@ impl Ledger {
         self.used_slots().iter().for_each(|slot| slot.waited_ns.store(0, Relaxed));
     }
 
-    /// Takes out of the sum what ranks that died or were stopped have under way. `died` hears of each that died.
-    pub fn call_roll(&self, fate: impl Fn(&Slot) -> Fate, mut died: impl FnMut()) {
+    /// Takes out of the sum what ranks that died or were stopped have under way.
+    pub fn call_roll(&self, fate: impl Fn(&Slot) -> Fate) {
         for slot in self.used_slots() {
             let pid = slot.pid.load(Acquire);
             if pid == 0 {
                 continue;
             }
             match fate(slot) {
-                Fate::Dead => {
-                    if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_err() {
-                        // It has just left by itself.
-                        continue;
-                    }
-                    slot.clear();
-                    died();
-                }
+                // Unless it has just left by itself.
+                Fate::Dead if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_ok() => slot.clear(),
                 Fate::Stopped => slot.stopped.store(1, Relaxed),
                 Fate::Alive => slot.stopped.store(0, Relaxed),
-                Fate::Unknown => {}
+                Fate::Dead | Fate::Unknown => {}
             }
         }
     }

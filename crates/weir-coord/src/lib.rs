@@ -43,7 +43,6 @@ mod jobs;
 pub mod ledger;
 pub mod member;
 mod pipe;
-pub mod place;
 pub mod query;
 pub mod server;
 pub mod service;

@@ -152,7 +152,7 @@ impl World {
         self.nodes[node].ledger.beat(clock_ns);
         if self.now_ns >= leader.roll_call_ns {
             leader.roll_call_ns = self.now_ns + ROLL_CALL_NS;
-            self.nodes[node].ledger.call_roll(|slot| self.fate(slot), || {});
+            self.nodes[node].ledger.call_roll(|slot| self.fate(slot));
         }
         let sum = self.nodes[node].ledger.sum();
         self.tell(node, &mut leader, Input::Look(&sum));
