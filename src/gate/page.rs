@@ -71,9 +71,26 @@ fn fate(slot: &Slot) -> Fate {
         _ if is_dead(pid, state) => Fate::Dead,
         // By a signal, or by a debugger.
         Some('T' | 't') => Fate::Stopped,
+        Some('S' | 'D') if is_frozen(pid) => Fate::Stopped,
         Some(_) => Fate::Alive,
         None => Fate::Unknown,
     }
+}
+
+/// Whether a control group keeps the process from running, which its state does not show.
+fn is_frozen(pid: u32) -> bool {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().any(|line| {
+        let says = |file: String, word: &str| fs::read_to_string(file).is_ok_and(|text| text.contains(word));
+        let mut parts = line.splitn(3, ':').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some(""), Some(group)) => says(format!("/sys/fs/cgroup{group}/cgroup.events"), "frozen 1"),
+            (Some(kinds), Some(group)) if kinds.split(',').any(|kind| kind == "freezer") => {
+                says(format!("/sys/fs/cgroup/freezer{group}/freezer.state"), "FROZEN")
+            }
+            _ => false,
+        }
+    })
 }
 
 /// 0 where that cannot be told: then there is one for all.
@@ -229,6 +246,29 @@ mod tests {
         slot.pid_namespace.store(pid_namespace(), Release);
         page.call_roll();
         assert_eq!(page.ledger.sum().waiting, 0);
+    }
+
+    /// Where a control group of one's own can be had (as root).
+    #[test]
+    fn a_frozen_rank_has_nothing_under_way() {
+        let group = format!("/sys/fs/cgroup/freezer/weir-test-{}", std::process::id());
+        let put = |file: &str, text: &str| fs::write(format!("{group}/{file}"), text);
+        if fs::create_dir(&group).is_err() || put("freezer.state", "THAWED").is_err() {
+            eprintln!("no control group can be made here: nothing was tried");
+            return;
+        }
+        let page = page();
+        let (mut frozen, _) = rank(page);
+        put("cgroup.procs", &frozen.id().to_string()).unwrap();
+        page.call_roll();
+        assert_eq!(page.ledger.sum().in_flight, 1);
+        put("freezer.state", "FROZEN").unwrap();
+        soon(page, 0);
+        put("freezer.state", "THAWED").unwrap();
+        soon(page, 1);
+        frozen.kill().unwrap();
+        frozen.wait().unwrap();
+        let _ = fs::remove_dir(&group);
     }
 
     #[test]

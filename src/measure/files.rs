@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::fnv1a;
 use weir_profile::layout::*;
-use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PART, SYSTEM_DIRECTORIES, tidy};
+use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PARTS, SYSTEM_DIRECTORIES, tidy};
 
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
@@ -299,7 +299,7 @@ pub(crate) fn wanted(path: &str, by_mpi_io: bool) -> bool {
         by_mpi_io
             || !(SYSTEM_DIRECTORIES.iter().any(|system| is_under(system, path))
                 || PROGRAM_ENDINGS.iter().any(|ending| path.ends_with(ending))
-                || path.contains(PROGRAM_PART))
+                || PROGRAM_PARTS.iter().any(|part| path.contains(part)))
     })
 }
 

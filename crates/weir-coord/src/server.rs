@@ -59,6 +59,10 @@ impl Default for Settings {
 
 const READ_BYTES: usize = 16 << 10;
 
+/// When more waits for all who do not read, those for whom more than their part waits are closed.
+const MAX_UNSENT_BYTES: usize = 64 << 20;
+const FAIR_OUTBOX_BYTES: usize = 64 << 10;
+
 /// Tokens of the poller: listeners and the waker from the top, connections from zero.
 const WAKER: u64 = u64::MAX;
 const FIRST_LISTENER: u64 = 1 << 32;
@@ -68,6 +72,8 @@ struct Connection {
     interest: Interest,
     /// There is something to send.
     dirty: bool,
+    /// What was left to send after the latest attempt.
+    unsent_bytes: usize,
 }
 
 pub struct Server {
@@ -85,6 +91,8 @@ pub struct Server {
     scratch: Box<[u8]>,
     /// Until then nobody is let in, for want of descriptors.
     deaf_until_ns: Option<u64>,
+    /// Bytes that wait for all who do not read, as [`Connection::unsent_bytes`].
+    unsent_bytes: usize,
 }
 
 impl Server {
@@ -105,6 +113,7 @@ impl Server {
             dirty: Vec::new(),
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             deaf_until_ns: None,
+            unsent_bytes: 0,
         })
     }
 
@@ -345,7 +354,12 @@ impl Server {
             let Some(Some(connection)) = self.connections.get_mut(peer) else { continue };
             connection.dirty = false;
             let sent = connection.channel.flush();
-            if sent.is_err() || connection.channel.unsent_bytes() > MAX_OUTBOX_BYTES {
+            let unsent_bytes = connection.channel.unsent_bytes();
+            self.unsent_bytes += unsent_bytes;
+            self.unsent_bytes -= std::mem::replace(&mut connection.unsent_bytes, unsent_bytes);
+            let is_too_much = unsent_bytes > MAX_OUTBOX_BYTES
+                || (self.unsent_bytes > MAX_UNSENT_BYTES && unsent_bytes > FAIR_OUTBOX_BYTES);
+            if sent.is_err() || is_too_much {
                 self.close(now_ns(), peer);
             } else {
                 self.watch(peer);
@@ -374,6 +388,7 @@ impl Server {
             && let Some(connection) = slot.take()
         {
             self.poller.remove(&connection.channel.stream);
+            self.unsent_bytes -= connection.unsent_bytes;
             self.free.push(peer);
             self.service.gone(now, peer);
             self.collect();

@@ -15,8 +15,8 @@ pub const SYSTEM_DIRECTORIES: &[&str] = &[
 ];
 /// So do the names of such files end elsewhere.
 pub const PROGRAM_ENDINGS: &[&str] = &[".py", ".pyc", ".pyi", ".so", ".pth", ".jl", ".mod"];
-/// And that is in the names of libraries that have a version.
-pub const PROGRAM_PART: &str = ".so.";
+/// And that is in the names of libraries that have a version, and of what Open MPI's processes tell each other by.
+pub const PROGRAM_PARTS: &[&str] = &[".so.", "/pmix_dstor_"];
 
 /// `on` or `off`, and other words for them.
 pub fn flag(value: &str) -> Result<bool, &'static str> {
