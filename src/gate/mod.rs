@@ -45,8 +45,10 @@ const EVERYTHING: usize = 2;
 /// the credit there is.
 const MAX_BYTES: u64 = 0x7fff_f000;
 
-/// A smaller request needs no turn: to ask for it would take longer than to make it.
-const MIN_BYTES: u64 = 4096;
+/// A smaller request needs no turn: to ask for it would take longer than to make it. With `WEIR_FREE_BYTES=0` every request
+/// takes its turn.
+static MIN_BYTES: AtomicU64 = AtomicU64::new(0);
+const USUAL_MIN_BYTES: u64 = 4096;
 
 /// Weir is armed. Whether anything is held back; the page is made with the first file.
 pub(crate) fn arm() -> bool {
@@ -57,6 +59,8 @@ pub(crate) fn arm() -> bool {
     };
     if held_back != NOTHING {
         lane::reset();
+        let is_small_free = config::get(|c| c.free_bytes > 0);
+        MIN_BYTES.store(if is_small_free { USUAL_MIN_BYTES } else { 0 }, Relaxed);
     }
     HELD_BACK.store(held_back, Release);
     held_back != NOTHING
@@ -132,7 +136,7 @@ pub(crate) fn admit(thread: &Thread, block: &Block, descriptor: i32, bytes: u64)
         Caller::App => held_back == EVERYTHING,
         _ => false,
     };
-    if !is_held_back || (1..MIN_BYTES).contains(&bytes) {
+    if !is_held_back || (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
         return Pass::FREE;
     }
     let Some(attached) = lane::of_file(block, descriptor) else { return Pass::FREE };

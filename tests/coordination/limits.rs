@@ -58,7 +58,7 @@ fn lost(place: &Place) -> Verdict {
 }
 
 fn impatient(job: Job) -> Job {
-    job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s")
+    job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s").variable("WEIR_FREE_BYTES", "0")
 }
 
 /// Nor one with a request that a signal handler took out of the gate, where it waited for its turn.
