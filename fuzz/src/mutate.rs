@@ -24,7 +24,7 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     };
     let progress = Progress { done_bytes: 1 << 20, spent_bytes: 2 << 20, wanted_bytes: 3 << 20 };
     let begin = Message::Begin { phase: 1, bytes: Some(1 << 30) };
-    let moved = Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0 };
+    let moved = Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0, is_resting: false };
     let end = Message::End { phase: 1, bytes: 3 << 20, io_ns: 5, waited_ns: 6 };
     let age_ns = 1 << 30;
     let resume = Message::Resume { phase: 1, bytes: None, age_ns, granted: true, progress };

@@ -273,6 +273,7 @@ impl Leader {
 
     fn hold(&self) {
         let session = self.member.session();
+        self.page.ledger.call_at(session.call_at_bytes());
         hold(self.page, session.gate(), session.base_bytes());
     }
 

@@ -114,7 +114,9 @@ impl Drop for Pass {
             if let Some(read) = &self.read {
                 read.ended(attached, now);
             }
-            page.ledger.leave(slot, *bytes, *start_ns, now);
+            if page.ledger.leave(slot, *bytes, *start_ns, now) {
+                page.bell.ring();
+            }
             // While there is credit nobody waits, and nobody else would find out.
             if page.ledger.silent_ns(now) > SILENT_NS {
                 replace_leader(lane);

@@ -134,6 +134,12 @@ fn successor(place: &Place) -> Verdict {
 fn without_helper(place: &Place) -> Verdict {
     let directory = Directory::new()?;
     let job = Turns::new(place, "job", &directory.elect(), Shape { phases: 2, ..USUAL })?;
-    let profile = job.variable("WEIR_HELPER", "/nonexistent/weir").says_one_line("no helper process")?;
+    let job = job.variable("WEIR_HELPER", "/nonexistent/weir");
+    let ran = job.start()?.end()?;
+    job.wrote_everything(&ran, RANKS)?;
+    let remarks = ran.remarks();
+    let is_said = remarks.len() == 1 && remarks[0].contains("no helper process");
+    ensure(is_said, || format!("Weir said {remarks:?}"))?;
+    let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
     ensure(gate(&profile, "opens") > 0, || format!("the profile says {}", profile["coordination"]))
 }

@@ -27,6 +27,9 @@ pub(crate) use backfill::Activity;
 use backfill::Backfill;
 pub use view::{JobState, JobView};
 
+/// At most so many jobs are told that they need not ask: each hears of every phase of the others.
+const MAX_AHEAD: usize = 8;
+
 /// A connection's number: small, free again once it is gone.
 pub type Peer = usize;
 
@@ -74,8 +77,8 @@ pub struct Coordinator {
     /// When grants without progress were last looked for.
     idle_checked_ns: u64,
     backfill: Backfill,
-    /// The job that was told that its next phase is granted already: no other is in one.
-    ahead: Option<JobId>,
+    /// The jobs that were told that their next phase is granted already: nobody uses the storage.
+    ahead: Vec<JobId>,
     /// Phases that ended here, and the time that they took of the storage.
     ended_phases: u64,
     ended_io_ns: u64,
@@ -109,7 +112,7 @@ impl Coordinator {
             idle: 0,
             idle_checked_ns: now_ns,
             backfill: Backfill::default(),
-            ahead: None,
+            ahead: Vec::new(),
             ended_phases: 0,
             ended_io_ns: 0,
         }
@@ -167,8 +170,12 @@ impl Coordinator {
             Message::Resume { phase, bytes, age_ns, granted, progress, .. } => {
                 self.begin_or_gather(now_ns, peer, Resumption { phase, bytes, age_ns, granted, progress });
             }
-            Message::Moved { phase, progress, in_flight, busy_ns } => {
-                self.moved(now_ns, peer, NodePhase { number: phase, progress, in_flight, busy_ns });
+            Message::Moved { phase, progress, in_flight, busy_ns, is_resting } => {
+                self.moved(
+                    now_ns,
+                    peer,
+                    NodePhase { number: phase, progress, in_flight, busy_ns, is_resting },
+                );
             }
             Message::End { phase, bytes, io_ns, waited_ns } => {
                 self.end(now_ns, peer, phase, bytes, io_ns, waited_ns);
@@ -281,6 +288,7 @@ impl Coordinator {
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
                 // Who asked hears first.
                 self.take_back_ahead(id);
+                self.look_at_once();
             }
             Standing::Held => {
                 let expected_ns = self.expected_wait_ns();
@@ -330,6 +338,8 @@ impl Coordinator {
         };
         let done_bytes = progress.done_bytes.saturating_sub(own.progress.done_bytes);
         let is_news = (own.progress, own.in_flight) != (progress, in_flight);
+        let rests = report.is_resting && !own.is_resting;
+        let goes_on = own.is_resting && !report.is_resting;
         *own = report;
         let id = node.job;
         self.totals.add(done_bytes);
@@ -341,6 +351,13 @@ impl Coordinator {
         self.tokens.report(now_ns, id, of_job);
         if self.engine.wants_progress() {
             self.tell_progress(now_ns, id);
+        }
+        if rests {
+            self.look_at_once();
+            self.let_ahead();
+        } else if goes_on {
+            self.look_at_once();
+            self.take_back_ahead(id);
         }
     }
 
@@ -400,29 +417,51 @@ impl Coordinator {
             if was_idle {
                 // The engine has heard of the end of the phase.
                 self.idle -= 1;
-                return self.let_ahead(id);
+                return self.let_ahead();
             }
         }
         self.step(now_ns, Event::PhaseEnded { job: id });
-        self.let_ahead(id);
+        self.let_ahead();
     }
 
-    /// While nobody is in a phase, one job, the last that was or the first that joined, need not ask for its next one:
-    /// the engine would grant it at once. So a job alone never waits for an answer.
-    fn let_ahead(&mut self, id: JobId) {
-        let is_sure =
-            self.in_phase == 0 && self.gather_until_ns.is_none() && self.policy.serves_who_is_alone();
-        if is_sure && self.ahead.is_none() {
-            self.ahead = Some(id);
-            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: true })));
+    /// While nobody uses the storage, jobs need not ask for their next phase: the first that begins would be let in at once. So
+    /// jobs that do not meet never wait for an answer; of two that begin in the same moment both are inside until one is stopped.
+    fn let_ahead(&mut self) {
+        let is_sure = self.gather_until_ns.is_none() && self.policy.serves_who_is_alone();
+        if !is_sure || !self.is_storage_free() {
+            return;
+        }
+        for index in 0..self.jobs.len() {
+            let id = JobId(index as u32);
+            if self.ahead.len() >= MAX_AHEAD {
+                break;
+            }
+            if self.job(id).is_some_and(|job| !job.is_in_phase()) && !self.ahead.contains(&id) {
+                self.ahead.push(id);
+                self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: true })));
+            }
         }
     }
 
-    /// Another job begins a phase.
+    /// Whether nobody is in a phase, or everybody who is has done what it wanted to do.
+    fn is_storage_free(&self) -> bool {
+        let has_rested = |job: &Job| !job.is_in_phase() || self.is_resting(job);
+        self.in_phase == 0
+            || (self.in_phase <= MAX_AHEAD as u64 && self.jobs.iter().flatten().all(has_rested))
+    }
+
+    /// Whether the job's phase is as good as over on all its nodes.
+    fn is_resting(&self, job: &Job) -> bool {
+        let mut phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
+        phases.all(|phase| phase.is_resting)
+    }
+
+    /// A job begins a phase: no other may do so without asking.
     fn take_back_ahead(&mut self, beginner: JobId) {
-        if let Some(id) = self.ahead.filter(|ahead| *ahead != beginner) {
-            self.ahead = None;
-            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: false })));
+        for id in std::mem::take(&mut self.ahead) {
+            if id != beginner {
+                self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: false })));
+            }
         }
     }
 

@@ -78,6 +78,8 @@ pub(crate) struct NodePhase {
     pub(crate) in_flight: u32,
     /// Time that its requests have taken.
     pub(crate) busy_ns: u64,
+    /// Nothing is under way and nothing more is expected.
+    pub(crate) is_resting: bool,
 }
 
 /// A phase as it is told to a coordinator that did not see it begin.
@@ -93,7 +95,7 @@ pub(crate) struct Resumption {
 impl Resumption {
     /// The part of the node that tells of it.
     pub(crate) fn on_its_node(&self) -> NodePhase {
-        NodePhase { number: self.phase, progress: self.progress, in_flight: 0, busy_ns: 0 }
+        NodePhase { number: self.phase, progress: self.progress, in_flight: 0, busy_ns: 0, is_resting: false }
     }
 }
 

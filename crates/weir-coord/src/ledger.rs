@@ -65,6 +65,8 @@ struct Credit {
     /// Grows with each change of the credit: waiting ranks sleep on it.
     news: AtomicU32,
     sleepers: AtomicU32,
+    /// The first rank that has nothing under way any more when so much was spent calls the leader; 0: nobody does.
+    call_at_bytes: AtomicU64,
 }
 
 /// What one rank does.
@@ -149,8 +151,12 @@ impl Ledger {
     /// A ledger in memory of its own, for a node that is simulated.
     pub fn boxed() -> Box<Ledger> {
         let slot = [const { Slot::new() }; SLOTS];
-        let credit =
-            Credit { bytes: AtomicU64::new(CLOSED), news: AtomicU32::new(0), sleepers: AtomicU32::new(0) };
+        let credit = Credit {
+            bytes: AtomicU64::new(CLOSED),
+            news: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            call_at_bytes: AtomicU64::new(0),
+        };
         Box::new(Ledger {
             beat_ns: AtomicU64::new(0),
             slots: AtomicU32::new(0),
@@ -234,13 +240,19 @@ impl Ledger {
         self.set_credit(OPEN)
     }
 
-    /// A request that was let in at `start_ns` has ended.
+    /// A request that was let in at `start_ns` has ended. True: the leader must be called, for the phase may be over.
     #[inline]
-    pub fn leave(&self, slot: &Slot, bytes: u64, start_ns: u64, now_ns: u64) {
+    #[must_use]
+    pub fn leave(&self, slot: &Slot, bytes: u64, start_ns: u64, now_ns: u64) -> bool {
         slot.busy.fetch_add((now_ns.saturating_sub(start_ns) / BUSY_UNIT_NS) as u32, Relaxed);
         slot.done_bytes.fetch_add(bytes, Relaxed);
         slot.last_end_ns.fetch_max(now_ns, Relaxed);
-        slot.in_flight.fetch_sub(1, Release);
+        let is_last = slot.in_flight.fetch_sub(1, AcqRel) == 1;
+        let call_at_bytes = self.credit.call_at_bytes.load(Relaxed);
+        is_last
+            && call_at_bytes != 0
+            && self.spent_bytes.load(Relaxed) >= call_at_bytes
+            && self.credit.call_at_bytes.swap(0, Relaxed) != 0
     }
 
     /// Puts what the session decided before the ranks. `base_bytes` were spent before the phase under way.
@@ -257,6 +269,11 @@ impl Ledger {
         // A phase whose wait reached its limit is not held back any more; it may have reached it just now.
         let is_set = self.limit_reached.load(Acquire) == 0 && self.set_credit(credit);
         is_set | (self.limit_reached.load(Acquire) == 1 && self.set_credit(OPEN))
+    }
+
+    /// The leader wants to be called when a rank has nothing under way any more and so much was spent; 0: not at all.
+    pub fn call_at(&self, spent_bytes: u64) {
+        self.credit.call_at_bytes.store(spent_bytes, Relaxed);
     }
 
     /// True: somebody sleeps until the credit changes, and it has.

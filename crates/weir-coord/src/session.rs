@@ -171,20 +171,35 @@ struct Phase {
     is_backfilled: bool,
     /// The coordinator was asked, and has not answered.
     is_asking: bool,
-    progress: Progress,
-    /// Requests under way, with or without bytes.
-    in_flight: u32,
+    state: PhaseState,
     /// Time that the requests of the phase have taken.
     busy_ns: u64,
     /// What the coordinator was told last, and when.
-    told: (Progress, u32),
+    told: PhaseState,
     told_ns: u64,
+}
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct PhaseState {
+    progress: Progress,
+    /// Requests under way, with or without bytes.
+    in_flight: u32,
+    /// Nothing is under way and nothing more is expected, though the phase has not ended.
+    is_resting: bool,
 }
 
 impl Phase {
     /// Whether the coordinator has not been told how things are.
     fn is_news(&self) -> bool {
-        self.told != (self.progress, self.in_flight)
+        self.told != self.state
+    }
+
+    /// Whether the coordinator has to hear of it at once, for others may go on then: a rank begins to wait, or the phase is as
+    /// good as over.
+    fn is_urgent(&self) -> bool {
+        let begins_to_wait = self.state.progress.is_waiting() && !self.told.progress.is_waiting();
+        begins_to_wait || (self.state.is_resting && !self.told.is_resting)
     }
 }
 
@@ -282,6 +297,11 @@ impl Session {
         self.detector.base_bytes()
     }
 
+    /// When a rank whose request ends has to call the leader, as bytes spent since the job began; 0: not at all.
+    pub fn call_at_bytes(&self) -> u64 {
+        self.detector.call_at_bytes()
+    }
+
     /// Number of the phase under way.
     pub fn phase(&self) -> Option<u64> {
         self.phase.map(|phase| phase.number)
@@ -330,8 +350,11 @@ impl Session {
         }
         let busy_ns = self.detector.take_busy_ns(sum);
         if let Some(phase) = &mut self.phase {
-            phase.progress = self.detector.progress(sum);
-            phase.in_flight = self.detector.in_flight(sum);
+            phase.state = PhaseState {
+                progress: self.detector.progress(sum),
+                in_flight: self.detector.in_flight(sum),
+                is_resting: self.detector.is_resting(sum),
+            };
             phase.busy_ns += busy_ns;
             if sum.limit_reached {
                 branch!("a wait reached its limit");
@@ -365,7 +388,7 @@ impl Session {
                 Gate::Closed
             }
         };
-        let (progress, bytes) = (Progress::default(), None);
+        let bytes = None;
         self.phase = Some(Phase {
             number,
             began_ns: now_ns,
@@ -373,10 +396,9 @@ impl Session {
             granted: self.rest == Gate::Ahead,
             is_backfilled: false,
             is_asking: self.gate == Gate::Closed,
-            progress,
-            in_flight: 0,
+            state: PhaseState::default(),
             busy_ns: 0,
-            told: (progress, 0),
+            told: PhaseState::default(),
             told_ns: 0,
         });
         if self.is_joined() {
@@ -416,13 +438,12 @@ impl Session {
     fn report(&mut self, now_ns: u64, out: &mut Vec<Output>) {
         let Link::Up { report_ns, .. } = self.link else { return };
         let Some(phase) = &mut self.phase else { return };
-        // A rank that begins to wait is heard at once: others may have what it needs.
-        let is_urgent = phase.progress.is_waiting() && !phase.told.0.is_waiting();
-        if phase.is_news() && (is_urgent || now_ns >= phase.told_ns + report_ns) {
-            phase.told = (phase.progress, phase.in_flight);
+        if phase.is_news() && (phase.is_urgent() || now_ns >= phase.told_ns + report_ns) {
+            phase.told = phase.state;
             phase.told_ns = now_ns;
-            let Phase { number, progress, in_flight, busy_ns, .. } = *phase;
-            out.push(Output::Send(Message::Moved { phase: number, progress, in_flight, busy_ns }));
+            let PhaseState { progress, in_flight, is_resting } = phase.state;
+            let (phase, busy_ns) = (phase.number, phase.busy_ns);
+            out.push(Output::Send(Message::Moved { phase, progress, in_flight, busy_ns, is_resting }));
         }
     }
 

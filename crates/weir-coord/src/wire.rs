@@ -129,6 +129,8 @@ messages! {
         in_flight: u32,
         /// Time that requests of the phase have taken, all together; those under way not yet.
         busy_ns: u64,
+        /// Nothing is under way and nothing more is expected: others need not wait for the phase to end.
+        is_resting: bool,
     }
     /// Job → coordinator.
     5 End {

@@ -31,7 +31,7 @@ fn end(phase: u64, bytes: u64) -> Message {
 fn busy(phase: u64, bytes: u64) -> Message {
     {
         let progress = Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes };
-        Message::Moved { phase, progress, in_flight: 1, busy_ns: 0 }
+        Message::Moved { phase, progress, in_flight: 1, busy_ns: 0, is_resting: false }
     }
 }
 
@@ -235,7 +235,9 @@ fn a_job_that_waits_for_tokens_is_not_idle() {
         coordinator.handle(0, peer, begin(1)).unwrap();
     }
     let progress = Progress { done_bytes: 1, spent_bytes: 1, wanted_bytes: 9 };
-    coordinator.handle(0, 0, Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0 }).unwrap();
+    coordinator
+        .handle(0, 0, Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0, is_resting: false })
+        .unwrap();
     assert_eq!(pass(&mut coordinator, &mut now_ms, 20_000).0, [0]);
 }
 
@@ -249,7 +251,7 @@ fn ahead(coordinator: &mut Coordinator) -> Vec<(Peer, bool)> {
 }
 
 #[test]
-fn who_was_last_in_a_phase_need_not_ask_for_the_next() {
+fn nobody_need_ask_while_nobody_uses_the_storage() {
     let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
     let mut say = |peer, message| {
         coordinator.handle(MS, peer, message).unwrap();
@@ -258,25 +260,63 @@ fn who_was_last_in_a_phase_need_not_ask_for_the_next() {
     // Peers 0 and 1 are nodes of one job.
     assert_eq!(say(0, hello("wide", false)), [(0, true)]);
     assert_eq!(say(1, hello("wide", false)), [(1, true)]);
-    assert_eq!(say(2, hello("other", false)), []);
-    assert_eq!(say(0, begin(1)), []);
-    assert_eq!(say(2, begin(1)), [(0, false), (1, false)]);
-    assert_eq!(say(0, end(1, 10)), [], "the other waits");
-    assert_eq!(say(2, end(1, 10)), [(2, true)]);
-    assert_eq!(say(2, begin(2)), []);
-    assert_eq!(say(2, end(2, 10)), [], "as it was");
+    assert_eq!(say(2, hello("other", false)), [(2, true)]);
+    assert_eq!(say(0, begin(1)), [(2, false)]);
+    assert_eq!(say(2, begin(1)), [], "it asked");
+    assert_eq!(say(0, end(1, 10)), [], "the other is in its phase");
+    assert_eq!(say(2, end(1, 10)), [(0, true), (1, true), (2, true)]);
+    assert_eq!(say(2, begin(2)), [(0, false), (1, false)]);
+    assert_eq!(say(2, end(2, 10)), [(0, true), (1, true), (2, true)]);
     assert_eq!(say(1, begin(1)), [(2, false)]);
     coordinator.gone(MS, 1);
-    assert_eq!(ahead(&mut coordinator), [(0, true)], "the phase ended with its node");
+    assert_eq!(ahead(&mut coordinator), [(0, true), (2, true)], "the phase ended with its node");
     // Under another policy everybody asks first; who is welcomed has no grant.
     coordinator.set_policy(MS, PolicyKind::Fair);
     assert_eq!(ahead(&mut coordinator), []);
     coordinator.handle(MS, 2, begin(3)).unwrap();
     coordinator.handle(MS, 2, end(3, 10)).unwrap();
-    assert_eq!(ahead(&mut coordinator), [(2, true)]);
-    coordinator.gone(MS, 2);
-    coordinator.handle(MS, 3, hello("third", false)).unwrap();
-    assert_eq!(ahead(&mut coordinator), [(3, true)]);
+    assert_eq!(ahead(&mut coordinator), [(0, true), (2, true)]);
+}
+
+fn rest(phase: u64, bytes: u64, is_resting: bool) -> Message {
+    let progress = Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes };
+    Message::Moved { phase, progress, in_flight: u32::from(!is_resting), busy_ns: 0, is_resting }
+}
+
+/// A phase ends some time after its last byte, so that pauses within it are told from those between phases. Nobody waits for that.
+#[test]
+fn nobody_waits_for_a_phase_that_is_as_good_as_over() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut say = |peer, message| {
+        coordinator.handle(MS, peer, message).unwrap();
+        coordinator.tick(MS);
+        answers(&mut coordinator)
+    };
+    let is_told = |answers: &[(Peer, Message)], peer: Peer, of: fn(&Message) -> bool| {
+        answers.iter().any(|(to, message)| *to == peer && of(message))
+    };
+    let is_let_in = |message: &Message| matches!(message, Message::Grant { credit_bytes: u64::MAX, .. });
+    (0..3).for_each(|peer| _ = say(peer, hello(&peer.to_string(), false)));
+    say(0, begin(1));
+    let held = say(1, begin(1));
+    assert!(is_told(&held, 1, |message| matches!(message, Message::Hold { .. })), "{held:?}");
+    say(1, Message::Moved { phase: 1, progress: waiting(), in_flight: 0, busy_ns: 0, is_resting: false });
+    let answers = say(0, rest(1, 100, true));
+    assert!(is_told(&answers, 1, is_let_in), "{answers:?}");
+    // It was not the end: whoever was let in is stopped.
+    let answers = say(0, rest(1, 200, false));
+    assert!(is_told(&answers, 1, |message| matches!(message, Message::Hold { .. })), "{answers:?}");
+    // When all have done what they wanted, the next need not ask.
+    say(1, rest(1, 100, true));
+    let answers = say(0, rest(1, 300, true));
+    assert!(
+        is_told(&answers, 2, |message| matches!(message, Message::Ahead { granted: true })),
+        "{answers:?}"
+    );
+}
+
+fn waiting() -> Progress {
+    Progress { done_bytes: 0, spent_bytes: 0, wanted_bytes: 100 }
 }
 
 /// A policy that may leave a job waiting though it is alone is asked, and so is a coordinator that does not know all yet.

@@ -205,8 +205,14 @@ fn a_flood_does_not_stop_the_others() {
     flooder.send(&hello("flooder"));
     let mut frames = Vec::new();
     for _ in 0..1000 {
-        Message::Moved { phase: 1, progress: Progress::default(), in_flight: 0, busy_ns: 0 }
-            .encode(&mut frames);
+        Message::Moved {
+            phase: 1,
+            progress: Progress::default(),
+            in_flight: 0,
+            busy_ns: 0,
+            is_resting: false,
+        }
+        .encode(&mut frames);
     }
     let start = Instant::now();
     let flood = std::thread::spawn(move || {
@@ -562,7 +568,13 @@ fn a_last_word_does_not_hide_the_end() {
     let (mut brief, mut other) = (join("brief"), join("other"));
     assert!(matches!(other.receive(), Some(Message::Hold { phase: 1, .. })));
     // Nothing is answered to this, so that no answer finds the socket closed.
-    brief.send(&Message::Moved { phase: 1, progress: Progress::default(), in_flight: 0, busy_ns: 0 });
+    brief.send(&Message::Moved {
+        phase: 1,
+        progress: Progress::default(),
+        in_flight: 0,
+        busy_ns: 0,
+        is_resting: false,
+    });
     drop(brief);
     (0..3).for_each(|_| server.step(Duration::ZERO).unwrap());
     assert!(matches!(other.receive(), Some(Message::Grant { .. })));

@@ -251,6 +251,7 @@ impl World {
     fn put(&mut self, node: usize, leader: &Leader) {
         let (gate, base_bytes) = (leader.session.gate(), leader.session.base_bytes());
         self.nodes[node].put = (gate, base_bytes);
+        self.nodes[node].ledger.call_at(leader.session.call_at_bytes());
         if self.nodes[node].ledger.hold(&gate, base_bytes) {
             self.wake_ranks(node);
         }

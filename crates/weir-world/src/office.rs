@@ -238,7 +238,13 @@ pub(crate) fn hostile_job_says(habit: Habit, rng: &mut Pcg64) -> Vec<Message> {
         Habit::Keeps => vec![Message::Beat {}],
         Habit::Babbles => vec![match rng.random_range(0..6) {
             0 => Message::Begin { phase, bytes: Some(number) },
-            1 => Message::Moved { phase, progress, in_flight: number as u32, busy_ns: number },
+            1 => Message::Moved {
+                phase,
+                progress,
+                in_flight: number as u32,
+                busy_ns: number,
+                is_resting: rng.random(),
+            },
             2 => Message::End { phase, bytes: number, io_ns: number, waited_ns: number },
             3 => Message::Resume { phase, bytes: None, age_ns: number, granted: true, progress },
             4 => Message::Release { request: number },

@@ -339,7 +339,9 @@ impl World {
         let bytes = self.plan.jobs[job].request_bytes;
         self.note_activity(rank);
         let request_ns = self.ranks[rank].request_ns;
-        self.nodes[node].ledger.leave(self.slot(rank), bytes, request_ns, clock_ns);
+        if self.nodes[node].ledger.leave(self.slot(rank), bytes, request_ns, clock_ns) {
+            self.ring(rank);
+        }
         if self.nodes[node].ledger.silent_ns(clock_ns) > SILENT_NS {
             self.start_leader(rank);
         }

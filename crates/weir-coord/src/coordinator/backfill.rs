@@ -7,6 +7,7 @@
 
 use super::Coordinator;
 use crate::jobs::{Job, Standing};
+use crate::tokens::UNLIMITED;
 use weir_engine::engine::JobId;
 
 /// Over this time a job's use of the storage is looked at.
@@ -76,6 +77,8 @@ pub(crate) struct Backfill {
     jobs: Vec<(JobId, u64)>,
     is_off: bool,
     looked_ns: u64,
+    /// Something has happened for which the storage is to be looked at now.
+    looks_now: bool,
     paused_until_ns: u64,
     pause_ns: u64,
     alone: Pace,
@@ -149,17 +152,21 @@ impl Coordinator {
         // A policy that keeps the storage idle on purpose is let.
         let may_fill =
             !self.backfill.is_off && self.policy.serves_who_is_alone() && self.gather_until_ns.is_none();
-        (is_somebody_held && may_fill).then_some(self.backfill.looked_ns + LOOK_NS)
+        let look_ns = if self.backfill.looks_now { 0 } else { self.backfill.looked_ns + LOOK_NS };
+        (is_somebody_held && may_fill).then_some(look_ns)
     }
 
     /// Lets in whoever comes next if those whose turn it is leave the storage idle; stops those who were, if not.
     pub(super) fn look_for_idle_storage(&mut self, now_ns: u64) {
         self.backfill.looked_ns = now_ns;
-        let (mut level, mut is_inside) = (0.0, false);
+        self.backfill.looks_now = false;
+        let (mut level, mut is_inside, mut is_free) = (0.0, false, true);
         for id in self.tokens.jobs() {
             let Some(job) = self.job(id) else { continue };
-            level += job.activity.level(now_ns);
+            let is_resting = self.is_resting(job);
+            level += if is_resting { 0.0 } else { job.activity.level(now_ns) };
             is_inside |= job.activity.in_flight > 0;
+            is_free &= is_resting;
         }
         if self.backfill.slows() {
             self.backfill.pause(now_ns);
@@ -170,18 +177,18 @@ impl Coordinator {
         if level >= busy {
             return self.stop_backfilling(now_ns);
         }
-        if is_inside {
-            return;
-        }
         for index in 0..self.backfill.jobs.len() {
-            let (id, _) = self.backfill.jobs[index];
+            let (id, credit_bytes) = self.backfill.jobs[index];
             level += self.job(id).map_or(0.0, |job| job.activity.level(now_ns));
-            self.renew_portion(id);
+            if !is_inside || credit_bytes == UNLIMITED {
+                self.renew_portion(id, is_free);
+            }
         }
         if level < BUSY
+            && !is_inside
             && let Some(id) = self.next_to_backfill()
         {
-            self.start_backfilling(now_ns, id);
+            self.start_backfilling(now_ns, id, is_free);
         }
     }
 
@@ -195,14 +202,16 @@ impl Coordinator {
         next.map(|(id, _)| id)
     }
 
-    fn start_backfilling(&mut self, now_ns: u64, id: JobId) {
+    /// `is_free`: those whose turn it is have done what they wanted to do.
+    fn start_backfilling(&mut self, now_ns: u64, id: JobId, is_free: bool) {
         let busy_ns = self.busy_ns(id);
         let Some(job) = self.job_mut(id) else { return };
         job.stand(now_ns, Standing::Backfilled);
         job.activity = Activity::begins(now_ns, busy_ns);
         job.backfills += 1;
         self.totals.decisions += 1;
-        self.backfill.jobs.push((id, self.portion(id)));
+        let credit_bytes = if is_free { UNLIMITED } else { self.portion(id) };
+        self.backfill.jobs.push((id, credit_bytes));
         self.for_peers(id, |own, peer| own.grant_node(peer, id, 0.0));
     }
 
@@ -212,11 +221,13 @@ impl Coordinator {
         self.progress(id).spent_bytes.saturating_add(bytes as u64)
     }
 
-    fn renew_portion(&mut self, id: JobId) {
-        let (credit_bytes, portion_bytes) = (self.credit_bytes(id), self.portion(id));
+    fn renew_portion(&mut self, id: JobId, is_free: bool) {
+        let credit_bytes = self.credit_bytes(id);
+        let portion_bytes = if is_free { UNLIMITED } else { self.portion(id) };
         let spent_bytes = self.progress(id).spent_bytes;
         // Told when half of it is used: a message takes its time.
-        if credit_bytes.saturating_sub(spent_bytes) > (portion_bytes - spent_bytes) / 2 {
+        let is_plenty = credit_bytes.saturating_sub(spent_bytes) > (portion_bytes - spent_bytes) / 2;
+        if is_plenty && (credit_bytes == UNLIMITED) == is_free {
             return;
         }
         if let Some(entry) = self.backfill.jobs.iter_mut().find(|(job, _)| *job == id) {
@@ -245,6 +256,11 @@ impl Coordinator {
         let Some(job) = self.job(id) else { return 0 };
         let phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
         phases.map(|phase| phase.busy_ns).fold(0, u64::saturating_add)
+    }
+
+    /// Something has changed for those who wait: the storage is looked at now.
+    pub(super) fn look_at_once(&mut self) {
+        self.backfill.looks_now = true;
     }
 
     /// The job's requests have made progress: how busy it is follows from that.

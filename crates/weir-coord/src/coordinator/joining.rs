@@ -58,16 +58,16 @@ impl Coordinator {
             self.gather_until_ns = Some(now_ns + GATHER_NS);
         }
         self.welcome(peer);
-        if self.ahead == Some(id) {
+        if self.ahead.contains(&id) {
             self.outbox.push((peer, Message::Ahead { granted: true }));
         }
-        self.let_ahead(id);
+        self.let_ahead();
         Ok(())
     }
 
     /// Everybody hears how things are done from now on; until then nobody's next phase is granted.
     pub(super) fn welcome_all(&mut self) {
-        self.ahead = None;
+        self.ahead.clear();
         for peer in 0..self.nodes.len() {
             if self.is_node(peer) {
                 self.welcome(peer);
@@ -128,7 +128,7 @@ impl Coordinator {
         self.idle -= u64::from(was_idle);
         self.in_phase = self.in_phase.saturating_sub(u64::from(was_in_phase));
         self.by_name.remove(&name);
-        self.ahead = self.ahead.filter(|ahead| *ahead != node.job);
+        self.ahead.retain(|ahead| *ahead != node.job);
         self.tokens.forget(node.job);
         self.backfill.forget(node.job);
         self.allocations.job_gone(node.job);
@@ -137,5 +137,6 @@ impl Coordinator {
         self.tell_turns();
         self.free.push(node.job);
         self.step(now_ns, Event::JobLeft { job: node.job });
+        self.let_ahead();
     }
 }

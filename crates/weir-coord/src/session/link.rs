@@ -1,6 +1,6 @@
 //! The connection to a coordinator: greeting, being joined, leases, losses, takeovers.
 
-use super::{Gate, OpenReason, Output, Phase, Session, Word};
+use super::{Gate, OpenReason, Output, Phase, PhaseState, Session, Word};
 use crate::auth::{Handshake, Key, Nonce};
 use crate::text::printable;
 use crate::wire::Message;
@@ -180,8 +180,8 @@ impl Session {
         self.welcomed(welcome, out);
         if let Some(phase) = &mut self.phase {
             branch!("a phase goes on under a new coordinator");
-            phase.told = (phase.progress, 0);
-            let Phase { number, bytes, granted, progress, .. } = *phase;
+            let Phase { number, bytes, granted, state: PhaseState { progress, .. }, .. } = *phase;
+            phase.told = PhaseState { progress, ..PhaseState::default() };
             let age_ns = now_ns.saturating_sub(phase.began_ns);
             out.push(Output::Send(Message::Resume { phase: number, bytes, age_ns, granted, progress }));
         }

@@ -17,6 +17,9 @@ const MIN_PATIENCE_NS: u64 = 1_000_000_000;
 const CLOSED_GAP_NS: u64 = 10_000_000;
 /// What is moved without a turn is counted anew this often.
 pub const FREE_WINDOW_NS: u64 = 100_000_000;
+/// A phase that has moved this part of what phases of the job move on average is taken to be whole, once there were so many.
+const WHOLE: f64 = 0.9;
+const MIN_PHASES: usize = 2;
 /// Bursts that are remembered, to learn the gap from.
 const MAX_BURSTS: usize = 256;
 
@@ -52,6 +55,8 @@ pub struct PhaseDetector {
     /// Time that requests had taken when last looked, as in [`Sum::busy`].
     seen_busy: u32,
     numbers: u64,
+    /// When the leader is to be called, as bytes spent since the job began.
+    call_at_bytes: u64,
     /// Marks that outlived their phase: they begin no other.
     stale_marks: u32,
     /// After so long without a sign of life, requests in flight are taken to be lost.
@@ -118,9 +123,41 @@ impl PhaseDetector {
         sum.in_flight.saturating_sub(self.lost_in_flight)
     }
 
+    /// Whether the phase under way is as good as over: nothing is under way, and all files are closed or as much was moved as phases of
+    /// this job do. Others need not wait for the pause that makes it sure.
+    pub(super) fn is_resting(&self, sum: &Sum) -> bool {
+        let Some(phase) = &self.phase else { return false };
+        let is_busy = sum.in_flight > self.lost_in_flight || sum.waiting > self.lost_waiting || sum.marks > 0;
+        let moved_bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
+        let is_whole = self.whole_bytes().is_some_and(|whole_bytes| moved_bytes >= whole_bytes);
+        !is_busy && (sum.open_files == 0 || is_whole)
+    }
+
+    /// What a phase of this job moves at least, by the phases so far.
+    fn whole_bytes(&self) -> Option<u64> {
+        let enough = self.phases.len() >= MIN_PHASES;
+        enough.then(|| (WHOLE * self.mean_phase_bytes() as f64) as u64)
+    }
+
+    /// When a rank whose request ends has to call the leader: so much was spent then since the job began that the phase may be over.
+    /// 0: not at all.
+    pub(super) fn call_at_bytes(&self) -> u64 {
+        if self.phase.is_some() { self.call_at_bytes } else { 0 }
+    }
+
+    /// A phase that goes on beyond what was expected is looked at less and less often.
+    fn await_whole(&mut self, sum: &Sum) {
+        if self.call_at_bytes != 0 && sum.spent_bytes >= self.call_at_bytes {
+            let base_bytes = self.base_bytes();
+            self.call_at_bytes =
+                sum.spent_bytes.saturating_add(sum.spent_bytes.saturating_sub(base_bytes) / 4 + 1);
+        }
+    }
+
     pub fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
         let moved = sum.spent_bytes != self.seen_bytes;
         self.look_for_lost(now_ns, sum);
+        self.await_whole(sum);
         if self.phase.is_none() && self.is_small(sum) {
             self.stale_marks = self.stale_marks.min(sum.marks);
             if now_ns >= self.free_since_ns.saturating_add(FREE_WINDOW_NS) {
@@ -200,6 +237,8 @@ impl PhaseDetector {
         self.numbers += 1;
         // What slipped in since the last look belongs to it.
         let base = Sum { spent_bytes: self.seen_bytes, done_bytes: self.seen_bytes, ..*sum };
+        self.call_at_bytes =
+            self.whole_bytes().map_or(0, |bytes| base.spent_bytes.saturating_add(bytes).max(1));
         self.phase = Some(Phase { began_ns: now_ns, base, first_burst: true });
     }
 

@@ -58,8 +58,9 @@ fn message() -> impl Strategy<Value = Message> {
         any::<(u32, u64)>().prop_map(|(number, call)| Message::Served { number, call }),
         any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
         any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
-        (any::<(u64, u32, u64)>(), progress()).prop_map(|((phase, in_flight, busy_ns), progress)| {
-            Message::Moved { phase, progress, in_flight, busy_ns }
+        (any::<(u64, u32, u64, bool)>(), progress()).prop_map(|(numbers, progress)| {
+            let (phase, in_flight, busy_ns, is_resting) = numbers;
+            Message::Moved { phase, progress, in_flight, busy_ns, is_resting }
         }),
         (any::<(u64, u64, u64)>(), 0.0..=1.0).prop_map(|((phase, credit_bytes, expected_ns), share)| {
             Message::Grant { phase, share, credit_bytes, expected_ns }
