@@ -139,12 +139,10 @@ fn two_in_io_have_credits_and_one_alone_has_no_limit() {
     server.settle();
     first.busy(1 << 20);
     second.begin();
-    assert_ne!(second.granted(), UNLIMITED);
+    let is_limited = |gate| matches!(gate, Gate::Granted { credit_bytes } if credit_bytes < UNLIMITED);
+    second.until_gate("a limit", is_limited);
     second.busy(1 << 20);
-    first.until_gate(
-        "a limit",
-        |gate| matches!(gate, Gate::Granted { credit_bytes } if credit_bytes < UNLIMITED),
-    );
+    first.until_gate("a limit", is_limited);
     second.end(1 << 20);
     first.until_gate("no limit", |gate| gate == Gate::Granted { credit_bytes: UNLIMITED });
 }
