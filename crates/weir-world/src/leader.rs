@@ -76,6 +76,7 @@ impl World {
             ranks: plan.ranks as u32,
             nodes: plan.machines.len() as u32,
             w_iter_ns: plan.w_iter_ns,
+            mean_phase_bytes: plan.mean_phase_bytes,
             weight: 1,
             storage: storage_name(storage),
             ..Identity::default()
