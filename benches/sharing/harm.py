@@ -172,12 +172,12 @@ MIXES = [
     Mix(
         "suites",
         "the tiny requests of two MPI-IO test suites",
-        (Job("suite", DISK, "suite", ranks=2, phases=30, calls=6, count=2),),
+        (Job("suite", DISK, "suite", ranks=2, phases=300, calls=6, count=2),),
     ),
     Mix(
         "metadata",
         "new files, written once and removed, by two jobs",
-        (Job("files", DISK, "files", ranks=2, phases=40, calls=4, bytes=16 * KIB, pause_s=0.005, count=2),),
+        (Job("files", DISK, "files", ranks=2, phases=100, calls=4, bytes=16 * KIB, pause_s=0.005, count=2),),
     ),
     Mix(
         "overlap",
@@ -296,8 +296,11 @@ def run_mix(place, mix, policy):
     copies = [(job, copy) for job in mix.jobs for copy in range(job.count)]
     processes = []
     for job, copy in copies:
-        settings = settings_of(place, run, policy, f"{job.name}{copy}")
-        processes.append(start(place.mpi, job.ranks, settings, command_of(place, run, job, copy)))
+        name = f"{job.name}{copy}"
+        # Launchers that start at the same moment fall over each other in the directory that they share.
+        (run / name).mkdir()
+        mpi = {**place.mpi, "OMPI_MCA_orte_tmpdir_base": str(run / name)}
+        processes.append(start(mpi, job.ranks, settings_of(place, run, policy, name), command_of(place, run, job, copy)))
     pids = [ready(process, f"{job.name} of {mix.name}") for (job, _), process in zip(copies, processes)]
     begin = time.monotonic() + HEAD_START_S
     (run / "early").write_text(f"{begin:.6f}\n")
