@@ -275,6 +275,7 @@ impl Coordinator {
                 let Some(job) = self.job_mut(id) else { return };
                 job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
                 job.progressed_ns = now_ns;
+                job.activity = Activity::default();
                 let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
                 job.announced_bytes = phase.bytes.or(from_history);
                 let bytes = job.announced_bytes;
