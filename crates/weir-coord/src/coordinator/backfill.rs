@@ -64,8 +64,9 @@ impl Activity {
         }
     }
 
-    /// What the job's requests have taken so far, and how many are under way.
-    pub(crate) fn report(&mut self, now_ns: u64, busy_ns: u64, in_flight: u32) {
+    /// What the job's requests have taken so far, and how many are under way. The part of the time since the last report in which
+    /// there were any.
+    pub(crate) fn report(&mut self, now_ns: u64, busy_ns: u64, in_flight: u32) -> f64 {
         let elapsed_ns = now_ns.saturating_sub(self.reported_ns);
         let taken_ns = busy_ns.saturating_sub(self.busy_ns).saturating_sub(self.counted_ns);
         let part = match elapsed_ns {
@@ -85,6 +86,7 @@ impl Activity {
         if let_in_ns >= WINDOW_NS {
             self.usual = Some(self.usual.map_or(self.level, |usual| usual + (self.level - usual) / 8.0));
         }
+        part
     }
 
     /// The part of the latest window in which the job had requests under way, as far as it has said. What it has not said yet
@@ -115,22 +117,31 @@ pub(crate) struct Backfill {
     beside: Pace,
 }
 
-/// Bytes moved over a time.
+/// Bytes moved over a time, and the part of it in which requests were under way.
 #[derive(Clone, Copy, Default)]
 struct Pace {
     bytes: u64,
     ns: u64,
+    busy_ns: f64,
 }
 
 impl Pace {
-    fn add(&mut self, bytes: u64, ns: u64) {
+    fn add(&mut self, bytes: u64, ns: u64, part: f64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.ns = self.ns.saturating_add(ns);
+        self.busy_ns += part * ns as f64;
     }
 
-    /// Bytes per nanosecond, once enough was seen.
-    fn rate(&self) -> Option<f64> {
-        (self.ns >= COMPARED_NS).then(|| self.bytes as f64 / self.ns as f64)
+    fn is_known(&self) -> bool {
+        self.ns >= COMPARED_NS && self.bytes > 0
+    }
+
+    fn ns_per_byte(&self) -> f64 {
+        self.ns as f64 / self.bytes as f64
+    }
+
+    fn busy_ns_per_byte(&self) -> f64 {
+        self.busy_ns / self.bytes as f64
     }
 }
 
@@ -150,17 +161,22 @@ impl Backfill {
         (self.alone, self.beside) = (Pace::default(), Pace::default());
     }
 
-    /// A job whose turn it is has moved these bytes in this time.
-    pub(super) fn granted_moved(&mut self, bytes: u64, ns: u64) {
+    /// A job whose turn it is has moved these bytes in this time, in a part of which it had requests under way.
+    fn granted_moved(&mut self, bytes: u64, ns: u64, part: f64) {
         // Longer pauses are no measure of what the storage gives.
         let ns = ns.min(WINDOW_NS);
-        if self.jobs.is_empty() { self.alone.add(bytes, ns) } else { self.beside.add(bytes, ns) }
+        let pace = if self.jobs.is_empty() { &mut self.alone } else { &mut self.beside };
+        pace.add(bytes, ns, part);
     }
 
-    /// Whether those whose turn it is are slower beside backfilled jobs than alone.
+    /// Whether those whose turn it is are slower beside backfilled jobs than alone, because their requests take longer. That they
+    /// compute for longer between them is nobody's fault.
     fn slows(&self) -> bool {
-        let rates = self.alone.rate().zip(self.beside.rate());
-        rates.is_some_and(|(alone, beside)| beside < (1.0 - MAX_SLOWDOWN) * alone)
+        if !self.alone.is_known() || !self.beside.is_known() {
+            return false;
+        }
+        let longer_ns = self.beside.busy_ns_per_byte() - self.alone.busy_ns_per_byte();
+        longer_ns > MAX_SLOWDOWN / (1.0 - MAX_SLOWDOWN) * self.alone.ns_per_byte()
     }
 
     fn pause(&mut self, now_ns: u64) {
@@ -293,11 +309,10 @@ impl Coordinator {
         let since_ns = now_ns.saturating_sub(job.activity.reported_ns);
         let is_granted = matches!(job.standing, Standing::Granted { .. });
         self.backfill.looks_soon |= if is_granted { in_flight == 0 } else { is_waiting };
+        let Some(job) = self.job_mut(id).filter(|job| job.standing != Standing::Held) else { return };
+        let part = job.activity.report(now_ns, busy_ns, in_flight);
         if is_granted {
-            self.backfill.granted_moved(done_bytes, since_ns);
-        }
-        if let Some(job) = self.job_mut(id).filter(|job| job.standing != Standing::Held) {
-            job.activity.report(now_ns, busy_ns, in_flight);
+            self.backfill.granted_moved(done_bytes, since_ns, part);
         }
     }
 
@@ -309,5 +324,32 @@ impl Coordinator {
         if let Some(job) = self.job_mut(id) {
             job.activity = job.activity.begins(now_ns, busy_ns);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those whose turn it is move a byte in so many nanoseconds, in which requests are under way for a part, alone and beside another.
+    fn slows(alone: (u64, f64), beside: (u64, f64)) -> bool {
+        let mut backfill = Backfill::default();
+        for _ in 0..100 {
+            backfill.granted_moved(WINDOW_NS / alone.0, WINDOW_NS, alone.1);
+        }
+        backfill.jobs.push((JobId(1), 0));
+        for _ in 0..100 {
+            backfill.granted_moved(WINDOW_NS / beside.0, WINDOW_NS, beside.1);
+        }
+        backfill.slows()
+    }
+
+    #[test]
+    fn a_job_is_slowed_down_where_its_requests_take_longer() {
+        assert!(slows((10, 1.0), (12, 1.0)), "one that does nothing but I/O");
+        assert!(!slows((100, 1.0), (105, 1.0)), "a little");
+        assert!(slows((100, 0.4), (120, 0.5)), "one that computes as well");
+        assert!(!slows((100, 0.02), (150, 0.02)), "one that computes for longer");
+        assert!(!slows((100, 0.02), (103, 0.05)), "one that hardly notices");
     }
 }
