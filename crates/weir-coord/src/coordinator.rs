@@ -62,6 +62,8 @@ pub struct Coordinator {
     /// Used by one settling after the other.
     changed: Vec<(JobId, u64)>,
     pub(crate) began_ns: u64,
+    /// When the first job came back from another coordinator.
+    gather_began_ns: Option<u64>,
     gather_until_ns: Option<u64>,
     gathered: Vec<(Peer, Resumption)>,
     /// What every job has that was granted one, where the policy treats all alike.
@@ -100,6 +102,7 @@ impl Coordinator {
             settled_ns: 0,
             changed: Vec::new(),
             began_ns: now_ns,
+            gather_began_ns: None,
             gather_until_ns: None,
             gathered: Vec::new(),
             common_share: None,

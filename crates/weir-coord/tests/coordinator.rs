@@ -138,6 +138,29 @@ fn a_new_coordinator_gathers_before_it_decides() {
     );
 }
 
+/// Nobody waits for long for jobs that do not come back, nor again for one that comes back late.
+#[test]
+fn a_new_coordinator_decides_soon_after_the_last_job_has_come_back() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for (now_ms, peer) in [(1, 0), (9, 1)] {
+        coordinator.handle(now_ms * MS, peer, hello(&peer.to_string(), true)).unwrap();
+    }
+    coordinator.handle(10 * MS, 1, begin(1)).unwrap();
+    assert_eq!(coordinator.deadline_ns(), Some(24 * MS));
+    coordinator.tick(24 * MS);
+    assert!(!coordinator.is_gathering());
+    coordinator.handle(30 * MS, 2, hello("late", true)).unwrap();
+    assert!(!coordinator.is_gathering());
+    // However many come, it does not listen for ever.
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for peer in 0..20 {
+        let now_ns = (1 + 5 * peer as u64) * MS;
+        coordinator.tick(now_ns);
+        coordinator.handle(now_ns, peer, hello(&peer.to_string(), true)).unwrap();
+        assert_eq!(coordinator.is_gathering(), now_ns < 61 * MS);
+    }
+}
+
 /// What a phase moved counts, though it ended before the coordinator had gathered what all have to say.
 #[test]
 fn a_phase_that_ends_while_a_new_coordinator_gathers_is_not_forgotten() {
