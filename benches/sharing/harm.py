@@ -31,7 +31,7 @@ from fluid import Phases, fair_shares
 
 KIB, MIB = 1 << 10, 1 << 20
 RATE_MB_PER_S = 40  # of each target that is limited
-BARE = "bare"
+BARE, OFF = "bare", "off"  # without the library, and with one that only measures
 HEAD_START_S = 0.15  # between the last job's being ready and the start
 PATIENCE_S = 180
 RESAMPLES = 2000
@@ -221,7 +221,9 @@ def parse_arguments():
     parser.add_argument("--list", action="store_true", help="name the mixes and end")
     parser.add_argument("--mix", type=lambda text: text.split(","), help="only these")
     parser.add_argument("--runs", type=int, default=7, help="of each mix, with each policy and bare")
-    parser.add_argument("--policies", type=lambda text: text.split(","), default=["weir"])
+    parser.add_argument(
+        "--policies", type=lambda text: text.split(","), default=["weir"], help="weir, set10, fair …; off: measured only"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="a file for all that was measured")
     parser.add_argument("--seed", type=int, default=1, help="of the intervals' resampling")
     arguments = parser.parse_args()
@@ -259,10 +261,10 @@ def settings_of(place, run, policy, name):
     """A stranger that takes part in an election."""
     if policy == BARE:
         return {}
+    coordinated = {"WEIR_COORDINATOR": f"elect:{run}/coordinator", "WEIR_POLICY": policy}
     return {
         "LD_PRELOAD": place.work / "libweir.so",
-        "WEIR_COORDINATOR": f"elect:{run}/coordinator",
-        "WEIR_POLICY": policy,
+        **({"WEIR_COORDINATOR": "off"} if policy == OFF else coordinated),
         "WEIR_DIR": run,
         "WEIR_JOB_ID": name,
         "WEIR_APPLICATION": "harm",
