@@ -65,6 +65,8 @@ pub struct Coordinator {
     /// Used by one settling after the other.
     changed: Vec<(JobId, u64)>,
     pub(crate) began_ns: u64,
+    /// When the first job came back from another coordinator.
+    gather_began_ns: Option<u64>,
     gather_until_ns: Option<u64>,
     gathered: Vec<(Peer, Resumption)>,
     /// What every job has that was granted one, where the policy treats all alike.
@@ -103,6 +105,7 @@ impl Coordinator {
             settled_ns: 0,
             changed: Vec::new(),
             began_ns: now_ns,
+            gather_began_ns: None,
             gather_until_ns: None,
             gathered: Vec::new(),
             common_share: None,
@@ -282,13 +285,14 @@ impl Coordinator {
                 let Some(job) = self.job_mut(id) else { return };
                 job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
                 job.progressed_ns = now_ns;
+                job.activity = Activity::default();
                 let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
                 job.announced_bytes = phase.bytes.or(from_history);
                 let bytes = job.announced_bytes;
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
                 // Who asked hears first.
                 self.take_back_ahead(id);
-                self.look_at_once();
+                self.look_soon();
             }
             Standing::Held => {
                 let expected_ns = self.expected_wait_ns();
@@ -353,10 +357,10 @@ impl Coordinator {
             self.tell_progress(now_ns, id);
         }
         if rests {
-            self.look_at_once();
+            self.look_soon();
             self.let_ahead();
         } else if goes_on {
-            self.look_at_once();
+            self.look_soon();
             self.take_back_ahead(id);
         }
     }

@@ -138,6 +138,29 @@ fn a_new_coordinator_gathers_before_it_decides() {
     );
 }
 
+/// Nobody waits for long for jobs that do not come back, nor again for one that comes back late.
+#[test]
+fn a_new_coordinator_decides_soon_after_the_last_job_has_come_back() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for (now_ms, peer) in [(1, 0), (9, 1)] {
+        coordinator.handle(now_ms * MS, peer, hello(&peer.to_string(), true)).unwrap();
+    }
+    coordinator.handle(10 * MS, 1, begin(1)).unwrap();
+    assert_eq!(coordinator.deadline_ns(), Some(24 * MS));
+    coordinator.tick(24 * MS);
+    assert!(!coordinator.is_gathering());
+    coordinator.handle(30 * MS, 2, hello("late", true)).unwrap();
+    assert!(!coordinator.is_gathering());
+    // However many come, it does not listen for ever.
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for peer in 0..20 {
+        let now_ns = (1 + 5 * peer as u64) * MS;
+        coordinator.tick(now_ns);
+        coordinator.handle(now_ns, peer, hello(&peer.to_string(), true)).unwrap();
+        assert_eq!(coordinator.is_gathering(), now_ns < 61 * MS);
+    }
+}
+
 /// What a phase moved counts, though it ended before the coordinator had gathered what all have to say.
 #[test]
 fn a_phase_that_ends_while_a_new_coordinator_gathers_is_not_forgotten() {
@@ -241,6 +264,110 @@ fn a_job_that_waits_for_tokens_is_not_idle() {
     assert_eq!(pass(&mut coordinator, &mut now_ms, 20_000).0, [0]);
 }
 
+fn waiting(phase: u64) -> Message {
+    let progress = Progress { wanted_bytes: 1 << 20, ..Progress::default() };
+    Message::Moved { phase, progress, in_flight: 0, busy_ns: 0, is_resting: false }
+}
+
+fn moved(phase: u64, bytes: u64, in_flight: u32, busy_ns: u64) -> Message {
+    let progress = Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes };
+    Message::Moved { phase, progress, in_flight, busy_ns, is_resting: false }
+}
+
+/// Two jobs of which the first is in its turn since 0 ms, and the other one begins to wait at 5 ms. In the first 4 ms the first one's
+/// requests have taken `busy_ns`, and there is none under way.
+fn waits_beside_one_that_took(busy_ns: u64) -> (Coordinator, u64) {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for peer in [0, 1] {
+        coordinator.handle(0, peer, hello(&peer.to_string(), false)).unwrap();
+    }
+    coordinator.handle(0, 0, begin(1)).unwrap();
+    coordinator.handle(0, 0, busy(1, 1 << 20)).unwrap();
+    coordinator.handle(4 * MS, 0, moved(1, 1 << 20, 0, busy_ns)).unwrap();
+    coordinator.handle(5 * MS, 1, begin(1)).unwrap();
+    coordinator.handle(5 * MS, 1, waiting(1)).unwrap();
+    (coordinator, 5)
+}
+
+#[test]
+fn a_job_that_waits_is_let_in_at_once_beside_one_that_hardly_uses_its_turn() {
+    let (mut coordinator, mut now_ms) = waits_beside_one_that_took(MS);
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 1).0, [0, 1]);
+    assert_eq!(coordinator.jobs().nth(1).map(|job| job.state), Some(JobState::Backfilled));
+}
+
+#[test]
+fn a_job_that_uses_its_turn_is_left_alone_between_two_requests() {
+    let (mut coordinator, mut now_ms) = waits_beside_one_that_took(4 * MS);
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 8), (vec![0], vec![1]));
+    // It does not go on after all.
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 8).0, [1]);
+}
+
+#[test]
+fn a_job_that_was_let_in_is_given_more_as_soon_as_it_waits_for_it() {
+    let (mut coordinator, mut now_ms) = waits_beside_one_that_took(MS);
+    pass(&mut coordinator, &mut now_ms, 1);
+    let progress = Progress { done_bytes: 1 << 20, spent_bytes: 1 << 20, wanted_bytes: 2 << 20 };
+    let message = Message::Moved { phase: 1, progress, in_flight: 0, busy_ns: MS / 10, is_resting: false };
+    coordinator.handle(now_ms * MS, 1, message).unwrap();
+    coordinator.tick((now_ms + 1) * MS);
+    let credit = |(peer, message): (Peer, Message)| match message {
+        Message::Credit { credit_bytes, .. } if peer == 1 => Some(credit_bytes),
+        _ => None,
+    };
+    let credits: Vec<u64> = answers(&mut coordinator).into_iter().filter_map(credit).collect();
+    assert!(credits.iter().any(|credit_bytes| *credit_bytes > 1 << 20), "{credits:?}");
+}
+
+/// Four jobs of 64 KiB every 3 ms, all in one endless phase, whichever has its turn: none waits for long.
+#[test]
+fn jobs_that_trickle_do_not_wait_for_each_other() {
+    const JOBS: usize = 4;
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let (mut spent, mut credit, mut ready_ms) = ([0u64; JOBS], [0u64; JOBS], [0u64; JOBS]);
+    let mut waited_ms = [0u64; JOBS];
+    for job in 0..JOBS {
+        coordinator.handle(0, job, hello(&job.to_string(), false)).unwrap();
+        coordinator.handle(0, job, begin(1)).unwrap();
+    }
+    for now_ms in 1..=2_000 {
+        for job in 0..JOBS {
+            if now_ms < ready_ms[job] {
+                continue;
+            }
+            let is_let_in = spent[job] < credit[job];
+            if is_let_in {
+                spent[job] += 64 << 10;
+                ready_ms[job] = now_ms + 3;
+            } else {
+                waited_ms[job] += 1;
+            }
+            let wanted_bytes = if is_let_in { spent[job] } else { spent[job] + (64 << 10) };
+            let progress = Progress { done_bytes: spent[job], spent_bytes: spent[job], wanted_bytes };
+            let busy_ns = spent[job] / (64 << 10) * MS / 20;
+            coordinator
+                .handle(
+                    now_ms * MS,
+                    job,
+                    Message::Moved { phase: 1, progress, in_flight: 0, busy_ns, is_resting: false },
+                )
+                .unwrap();
+        }
+        coordinator.tick(now_ms * MS);
+        for (job, message) in answers(&mut coordinator) {
+            match message {
+                Message::Grant { credit_bytes, .. } | Message::Credit { credit_bytes, .. } => {
+                    credit[job] = credit_bytes;
+                }
+                Message::Hold { .. } => credit[job] = 0,
+                _ => {}
+            }
+        }
+    }
+    assert!(waited_ms.iter().all(|ms| *ms < 300), "of 2 s: {waited_ms:?} ms");
+}
+
 /// Who is told now that its next phase is granted, or is not any more.
 fn ahead(coordinator: &mut Coordinator) -> Vec<(Peer, bool)> {
     let of = |(peer, message)| match message {
@@ -287,9 +414,11 @@ fn rest(phase: u64, bytes: u64, is_resting: bool) -> Message {
 #[test]
 fn nobody_waits_for_a_phase_that_is_as_good_as_over() {
     let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut now_ns = 0;
     let mut say = |peer, message| {
-        coordinator.handle(MS, peer, message).unwrap();
-        coordinator.tick(MS);
+        now_ns += MS;
+        coordinator.handle(now_ns, peer, message).unwrap();
+        coordinator.tick(now_ns);
         answers(&mut coordinator)
     };
     let is_told = |answers: &[(Peer, Message)], peer: Peer, of: fn(&Message) -> bool| {
@@ -300,7 +429,7 @@ fn nobody_waits_for_a_phase_that_is_as_good_as_over() {
     say(0, begin(1));
     let held = say(1, begin(1));
     assert!(is_told(&held, 1, |message| matches!(message, Message::Hold { .. })), "{held:?}");
-    say(1, Message::Moved { phase: 1, progress: waiting(), in_flight: 0, busy_ns: 0, is_resting: false });
+    say(1, waiting(1));
     let answers = say(0, rest(1, 100, true));
     assert!(is_told(&answers, 1, is_let_in), "{answers:?}");
     // It was not the end: whoever was let in is stopped.
@@ -313,10 +442,6 @@ fn nobody_waits_for_a_phase_that_is_as_good_as_over() {
         is_told(&answers, 2, |message| matches!(message, Message::Ahead { granted: true })),
         "{answers:?}"
     );
-}
-
-fn waiting() -> Progress {
-    Progress { done_bytes: 0, spent_bytes: 0, wanted_bytes: 100 }
 }
 
 /// A policy that may leave a job waiting though it is alone is asked, and so is a coordinator that does not know all yet.

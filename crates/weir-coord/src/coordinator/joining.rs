@@ -1,6 +1,5 @@
 //! Jobs that come and go.
 
-use super::gathering::GATHER_NS;
 use super::{Coordinator, Pace, Peer};
 use crate::jobs::{Job, LostNode, Node, Standing};
 use crate::wire::{Identity, Message};
@@ -54,8 +53,8 @@ impl Coordinator {
         if let Some(job) = self.job_mut(id) {
             job.peers.push(peer);
         }
-        if rejoins && now_ns < self.began_ns + YOUNG_NS && self.gather_until_ns.is_none() {
-            self.gather_until_ns = Some(now_ns + GATHER_NS);
+        if rejoins && now_ns < self.began_ns + YOUNG_NS {
+            self.gather(now_ns);
         }
         self.welcome(peer);
         if self.ahead.contains(&id) {
