@@ -308,7 +308,7 @@ fn a_job_that_uses_its_turn_is_left_alone_between_two_requests() {
 fn a_job_that_was_let_in_is_given_more_as_soon_as_it_waits_for_it() {
     let (mut coordinator, mut now_ms) = waits_beside_one_that_took(MS);
     pass(&mut coordinator, &mut now_ms, 1);
-    let progress = Progress { done_bytes: 1 << 20, spent_bytes: 1 << 20, wanted_bytes: 2 << 20 };
+    let progress = Progress { done_bytes: 8 << 20, spent_bytes: 8 << 20, wanted_bytes: 9 << 20 };
     let message = Message::Moved { phase: 1, progress, in_flight: 0, busy_ns: MS / 10, is_resting: false };
     coordinator.handle(now_ms * MS, 1, message).unwrap();
     coordinator.tick((now_ms + 1) * MS);
@@ -317,7 +317,7 @@ fn a_job_that_was_let_in_is_given_more_as_soon_as_it_waits_for_it() {
         _ => None,
     };
     let credits: Vec<u64> = answers(&mut coordinator).into_iter().filter_map(credit).collect();
-    assert!(credits.iter().any(|credit_bytes| *credit_bytes > 1 << 20), "{credits:?}");
+    assert!(credits.iter().any(|credit_bytes| *credit_bytes > 8 << 20), "{credits:?}");
 }
 
 /// Four jobs of 64 KiB every 3 ms, all in one endless phase, whichever has its turn: none waits for long.

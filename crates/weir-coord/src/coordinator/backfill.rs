@@ -25,8 +25,11 @@ const LOOK_SOON_PER_JOB_NS: u64 = 1_000;
 /// What a backfilled job may move before it has to be told again, as a part of what the storage moves in the lead of
 /// [`crate::tokens::LEAD_NS`] …
 const PORTION: f64 = 0.1;
-/// … and at least: what a job that trickles moves is no measure of the storage.
-const MIN_PORTION_BYTES: f64 = (256 << 10) as f64;
+/// … or, while all together keep the storage busy for less than this, so much …
+const QUIET: f64 = 0.25;
+const LARGE_PORTION: f64 = 1.0;
+/// … where the lead is at least this: what a job that trickles moves is no measure of the storage.
+const MIN_LEAD_BYTES: f64 = (2560 << 10) as f64;
 /// Beside backfilled jobs those whose turn it is may be slower by this part …
 const MAX_SLOWDOWN: f64 = 0.1;
 /// … over at least this time …
@@ -225,19 +228,25 @@ impl Coordinator {
         if level >= busy {
             return self.stop_backfilling(now_ns);
         }
+        let level_of = |job: Option<&Job>| job.map_or(0.0, |job| job.activity.level(now_ns));
+        level += self.backfill.jobs.iter().map(|(id, _)| level_of(self.job(*id))).sum::<f64>();
+        let portion = match level {
+            _ if is_free => f64::INFINITY,
+            ..QUIET => LARGE_PORTION,
+            _ => PORTION,
+        };
         for index in 0..self.backfill.jobs.len() {
             let (id, credit_bytes) = self.backfill.jobs[index];
-            level += self.job(id).map_or(0.0, |job| job.activity.level(now_ns));
             if !is_inside || credit_bytes == UNLIMITED {
-                self.renew_portion(id, is_free);
+                self.renew_portion(id, portion);
             }
         }
         while level < BUSY
             && !is_inside
             && let Some(id) = self.next_to_backfill()
         {
-            self.start_backfilling(now_ns, id, is_free);
-            level += self.job(id).map_or(0.0, |job| job.activity.level(now_ns));
+            self.start_backfilling(now_ns, id, portion);
+            level += level_of(self.job(id));
         }
     }
 
@@ -251,32 +260,30 @@ impl Coordinator {
         next.map(|(id, _)| id)
     }
 
-    /// `is_free`: those whose turn it is have done what they wanted to do.
-    fn start_backfilling(&mut self, now_ns: u64, id: JobId, is_free: bool) {
+    fn start_backfilling(&mut self, now_ns: u64, id: JobId, portion: f64) {
         let busy_ns = self.busy_ns(id);
         let Some(job) = self.job_mut(id) else { return };
         job.stand(now_ns, Standing::Backfilled);
         job.activity = job.activity.begins(now_ns, busy_ns);
         job.backfills += 1;
         self.totals.decisions += 1;
-        let credit_bytes = if is_free { UNLIMITED } else { self.portion(id) };
-        self.backfill.jobs.push((id, credit_bytes));
+        self.backfill.jobs.push((id, self.portion_bytes(id, portion)));
         self.for_peers(id, |own, peer| own.grant_node(peer, id, 0.0));
     }
 
-    /// What the job may have spent in its phase with the next portion.
-    fn portion(&self, id: JobId) -> u64 {
-        let bytes = (self.tokens.lead_bytes() * PORTION).max(MIN_PORTION_BYTES);
+    /// What the job may have spent in its phase with the next portion, a part of the lead.
+    fn portion_bytes(&self, id: JobId, portion: f64) -> u64 {
+        let bytes = self.tokens.lead_bytes().max(MIN_LEAD_BYTES) * portion;
+        // The cast saturates: infinity is no limit.
         self.progress(id).spent_bytes.saturating_add(bytes as u64)
     }
 
-    fn renew_portion(&mut self, id: JobId, is_free: bool) {
-        let credit_bytes = self.credit_bytes(id);
-        let portion_bytes = if is_free { UNLIMITED } else { self.portion(id) };
+    fn renew_portion(&mut self, id: JobId, portion: f64) {
+        let (credit_bytes, portion_bytes) = (self.credit_bytes(id), self.portion_bytes(id, portion));
         let spent_bytes = self.progress(id).spent_bytes;
         // Told when half of it is used: a message takes its time.
         let is_plenty = credit_bytes.saturating_sub(spent_bytes) > (portion_bytes - spent_bytes) / 2;
-        if is_plenty && (credit_bytes == UNLIMITED) == is_free {
+        if is_plenty && (credit_bytes == UNLIMITED) == (portion_bytes == UNLIMITED) {
             return;
         }
         if let Some(entry) = self.backfill.jobs.iter_mut().find(|(job, _)| *job == id) {
