@@ -38,32 +38,33 @@ const COMPARED_NS: u64 = 100_000_000;
 const FIRST_PAUSE_NS: u64 = 200_000_000;
 const MAX_PAUSE_NS: u64 = 10_000_000_000;
 
-/// How much of its time a job has requests under way, while it is let in.
+/// How much of its time a job has requests under way, while it is let in. The times of a phase in which it is held do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Activity {
-    /// Since when it is let in.
+    /// Since when it would be let in, had it never been held.
     since_ns: u64,
     reported_ns: u64,
     busy_ns: u64,
     in_flight: u32,
     /// Time of requests under way that was counted before they ended.
     counted_ns: u64,
+    /// It has said something since it was first let in.
+    is_heard: bool,
     /// The part of the latest window in which it had requests under way, or of the time since it was let in.
     level: f64,
-    /// The same over all the time that it was let in, in this phase.
-    usual: Option<f64>,
 }
 
 impl Activity {
     /// The job is let in. It will use the storage, though it has not said so yet; in the middle of a phase, as much as it did
     /// before.
     pub(crate) fn begins(self, now_ns: u64, busy_ns: u64) -> Activity {
+        let let_in_ns = if self.is_heard { self.reported_ns.saturating_sub(self.since_ns) } else { 0 };
         Activity {
-            since_ns: now_ns,
+            since_ns: now_ns.saturating_sub(let_in_ns),
             reported_ns: now_ns,
             busy_ns,
-            level: self.usual.unwrap_or(1.0),
-            usual: self.usual,
+            is_heard: self.is_heard,
+            level: if self.is_heard { self.level } else { 1.0 },
             ..Activity::default()
         }
     }
@@ -82,14 +83,11 @@ impl Activity {
             0 => 0,
             _ => self.counted_ns.saturating_add(elapsed_ns).saturating_sub(taken_ns),
         };
-        // Before a window is over, all of the time since it was let in counts, unless more is known of the job.
-        let let_in_ns = now_ns.saturating_sub(self.since_ns);
-        let window_ns = if self.usual.is_some() { WINDOW_NS } else { WINDOW_NS.min(let_in_ns) };
+        // Before a window is over, all of the time since it was let in counts.
+        let window_ns = WINDOW_NS.min(now_ns.saturating_sub(self.since_ns));
         self.level = self.blend(part, elapsed_ns, window_ns);
+        self.is_heard = true;
         (self.reported_ns, self.busy_ns, self.in_flight) = (now_ns, busy_ns, in_flight);
-        if let_in_ns >= WINDOW_NS {
-            self.usual = Some(self.usual.map_or(self.level, |usual| usual + (self.level - usual) / 8.0));
-        }
         part
     }
 
