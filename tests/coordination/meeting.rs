@@ -19,7 +19,8 @@ pub(super) fn list() -> Vec<Scenario> {
 }
 
 /// Where the election's directory is, for the user of this shell.
-const PLACE: &str = "meet=/tmp/weir-$(id -u); mkdir -p -m 700 $meet; mount -t tmpfs -o mode=700 weir-trial $meet";
+const PLACE: &str =
+    "meet=/tmp/weir-$(id -u); mkdir -p -m 700 $meet; mount -t tmpfs -o mode=700 weir-trial $meet";
 const TAKE: &str = "chown 65534 $meet";
 
 /// A process whose mounts are its own.

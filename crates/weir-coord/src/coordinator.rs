@@ -6,7 +6,7 @@
 //! moment what the jobs say of themselves, then goes on where the other was, those first who held grants.
 
 use crate::allocation::Allocations;
-use crate::jobs::{Job, LostNode, Node, NodePhase, Resumption, Standing};
+use crate::jobs::{Job, LostNode, Node, NodePhase, Resumption, Standing, Volume};
 use crate::status::Totals;
 use crate::tokens::{Tokens, UNLIMITED};
 use crate::turns::Turns;
@@ -16,6 +16,7 @@ use weir_engine::aggregators;
 use weir_engine::engine::{Action, Engine, Event, JobId};
 use weir_engine::sharing::PolicyKind;
 
+mod announcements;
 mod backfill;
 mod gathering;
 mod idle;
@@ -57,6 +58,8 @@ pub struct Coordinator {
     pub(crate) nodes: Vec<Option<Node>>,
     pub(crate) tokens: Tokens,
     pub(crate) allocations: Allocations,
+    /// The part of the storage's bandwidth that a node can use, if the site has said it.
+    node_part: Option<f64>,
     pub(crate) turns: Turns,
     settled_ns: u64,
     /// Used by one settling after the other.
@@ -96,6 +99,7 @@ impl Coordinator {
             nodes: Vec::new(),
             tokens: Tokens::default(),
             allocations: Allocations::default(),
+            node_part: None,
             turns: Turns::new(aggregators::Policy::Nio),
             settled_ns: 0,
             changed: Vec::new(),
@@ -168,7 +172,16 @@ impl Coordinator {
                 self.begin_or_gather(now_ns, peer, Resumption { phase, bytes, age_ns, granted, progress });
             }
             Message::Moved { phase, progress, in_flight, busy_ns } => {
-                self.moved(now_ns, peer, NodePhase { number: phase, progress, in_flight, busy_ns });
+                let volume = Volume::default();
+                self.moved(now_ns, peer, NodePhase { number: phase, progress, in_flight, busy_ns, volume });
+            }
+            Message::Announce { phase, bytes, known_bytes } => {
+                self.announced(now_ns, peer, phase, Volume { said_bytes: bytes, known_bytes });
+            }
+            Message::Expect { period_ns } => {
+                if let Some(id) = self.node(peer).map(|node| node.job) {
+                    self.expect(id, period_ns);
+                }
             }
             Message::End { phase, bytes, io_ns, waited_ns } => {
                 self.end(now_ns, peer, phase, bytes, io_ns, waited_ns);
@@ -243,6 +256,7 @@ impl Coordinator {
         in_phase.sort();
         for (_, _, id) in in_phase {
             let bytes = self.job(id).and_then(|job| job.announced_bytes);
+            self.tell_period(now_ns, id);
             self.step(now_ns, Event::PhaseBegan { job: id, bytes });
             self.tell_progress(now_ns, id);
         }
@@ -263,6 +277,7 @@ impl Coordinator {
     fn begin(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
         let id = node.job;
+        node.has_part = true;
         if let Some(before) = node.phase.replace(phase.on_its_node()) {
             // Its end got lost; the job is in a phase all the same.
             self.node_left_phase(id, before.progress);
@@ -275,9 +290,10 @@ impl Coordinator {
                 let Some(job) = self.job_mut(id) else { return };
                 job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
                 job.progressed_ns = now_ns;
-                let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
-                job.announced_bytes = phase.bytes.or(from_history);
-                let bytes = job.announced_bytes;
+                let bytes = self.announced_bytes(id);
+                self.tell_period(now_ns, id);
+                let Some(job) = self.job_mut(id) else { return };
+                job.announced_bytes = bytes;
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
                 // Who asked hears first.
                 self.take_back_ahead(id);
@@ -290,6 +306,7 @@ impl Coordinator {
             Standing::Granted { share } => self.grant_node(peer, id, self.common_share.unwrap_or(share)),
             Standing::Idle => self.end_idleness(now_ns, id),
         }
+        self.announce(now_ns, id);
         if phase.progress != Progress::default() {
             let of_job = self.progress(id);
             self.tokens.report(now_ns, id, of_job);
@@ -330,7 +347,7 @@ impl Coordinator {
         };
         let done_bytes = progress.done_bytes.saturating_sub(own.progress.done_bytes);
         let is_news = (own.progress, own.in_flight) != (progress, in_flight);
-        *own = report;
+        *own = NodePhase { volume: own.volume, ..report };
         let id = node.job;
         self.totals.add(done_bytes);
         self.note_activity(now_ns, id, done_bytes);
@@ -339,6 +356,10 @@ impl Coordinator {
         }
         let of_job = self.progress(id);
         self.tokens.report(now_ns, id, of_job);
+        let has_outgrown = |job: &Job| job.announced_bytes.is_some_and(|bytes| of_job.spent_bytes > bytes);
+        if self.job(id).is_some_and(has_outgrown) {
+            self.announce(now_ns, id);
+        }
         if self.engine.wants_progress() {
             self.tell_progress(now_ns, id);
         }
@@ -383,7 +404,7 @@ impl Coordinator {
         self.backfill.forget(id);
         self.end_turns(now_ns, id);
         self.in_phase = self.in_phase.saturating_sub(1);
-        if let Some(job) = self.job_mut(id) {
+        if let Some(job) = self.jobs.get_mut(id.0 as usize).and_then(Option::as_mut) {
             let was_idle = job.standing == Standing::Idle;
             let granted_ns = match job.standing {
                 Standing::Granted { .. } => now_ns.saturating_sub(job.since_ns),
@@ -395,6 +416,9 @@ impl Coordinator {
             job.ended = Progress::default();
             job.lost.iter_mut().for_each(|lost| lost.is_counted = true);
             job.told_bytes = 0;
+            for &peer in &job.peers {
+                self.nodes[peer].iter_mut().for_each(|node| node.has_part = false);
+            }
             self.ended_phases += 1;
             self.ended_io_ns = self.ended_io_ns.saturating_add(granted_ns);
             if was_idle {
@@ -508,6 +532,14 @@ impl Coordinator {
         }
     }
 
+    /// The job's share of the storage now.
+    fn share(&self, job: &Job) -> f64 {
+        match job.standing {
+            Standing::Granted { share } => self.common_share.unwrap_or(share),
+            _ => 0.0,
+        }
+    }
+
     fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
         let Some(phase) = self.node(peer).and_then(|node| node.phase) else { return };
         let credit_bytes = self.node_credit(id, phase.progress, self.credit_bytes(id));
@@ -550,10 +582,12 @@ impl Coordinator {
     /// All nodes of the job hear what they may spend.
     fn tell_credit(&mut self, id: JobId, credit_bytes: u64) {
         let expected_ns = self.tokens.expected_wait_ns(id);
+        let share = self.job(id).map_or(0.0, |job| self.share(job));
         self.for_peers(id, |own, peer| {
             let Some(phase) = own.node(peer).and_then(|node| node.phase) else { return };
             let credit_bytes = own.node_credit(id, phase.progress, credit_bytes);
-            own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes, expected_ns }));
+            let credit = Message::Credit { phase: phase.number, share, credit_bytes, expected_ns };
+            own.outbox.push((peer, credit));
         });
     }
 }

@@ -79,6 +79,16 @@ pub enum Event {
         job: JobId,
         bytes: Option<u64>,
     },
+    /// The phase under way will move this much, as is known by now; `None`: that is not known any more.
+    PhaseAnnounced {
+        job: JobId,
+        bytes: Option<u64>,
+    },
+    /// The job's characteristic time is this, exactly, from now on; `None`: it is learnt. Outside phases only.
+    PeriodTold {
+        job: JobId,
+        w_iter_ns: Option<u64>,
+    },
     /// Bytes moved since the last report of this job.
     BytesMoved {
         job: JobId,
@@ -119,6 +129,8 @@ pub struct Ignored {
     pub repeated: u64,
     /// Bytes or an end, without a phase.
     pub no_phase: u64,
+    /// A period, in the middle of a phase.
+    pub in_phase: u64,
     /// A job number of [`MAX_JOBS`] or above, a cap that is no part of one, or no nodes.
     pub out_of_range: u64,
     /// Time that went back: the event was taken as of the latest time seen.
@@ -237,6 +249,8 @@ impl Engine {
         match event {
             Event::JobJoined { job, info } => self.joined(job, info, actions),
             Event::PhaseBegan { job, bytes } => self.began(job, bytes, actions),
+            Event::PhaseAnnounced { job, bytes } => self.announced(job, bytes, actions),
+            Event::PeriodTold { job, w_iter_ns } => self.period_told(job, w_iter_ns),
             Event::BytesMoved { job, bytes } => self.moved(job, bytes, actions),
             Event::PhaseEnded { job } => self.ended(job, actions),
             Event::JobLeft { job } => self.left(job, actions),
@@ -302,6 +316,22 @@ impl Engine {
                     actions.push(Action::Hold { job });
                 }
             }
+        }
+    }
+
+    /// The policy looks at the job again, as if it had moved nothing since it last did.
+    fn announced(&mut self, job: JobId, bytes: Option<u64>, actions: &mut Vec<Action>) {
+        let Some(seat) = self.seat_of(job) else { return };
+        self.records.phase(seat).announce(bytes);
+        let (policy, mut desk) = self.desk(actions);
+        policy.moved(job, &mut desk);
+    }
+
+    fn period_told(&mut self, job: JobId, w_iter_ns: Option<u64>) {
+        match self.records.find(job) {
+            Whereabouts::Absent => self.ignored.unknown_job += 1,
+            Whereabouts::InPhase(_) => self.ignored.in_phase += 1,
+            Whereabouts::Outside => self.records.tell_period(job, w_iter_ns),
         }
     }
 

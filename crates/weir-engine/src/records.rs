@@ -233,6 +233,10 @@ impl Phase {
         self.share = share;
     }
 
+    pub(crate) fn announce(&mut self, bytes: Option<u64>) {
+        self.announced_bytes = bytes;
+    }
+
     pub(crate) fn add_bytes(&mut self, bytes: u64) {
         self.moved_bytes = self.moved_bytes.saturating_add(bytes);
     }
@@ -347,6 +351,11 @@ impl Records {
         self.seats[job.index()] = OUTSIDE;
         self.histories[job.index()] = history;
         self.told[job.index()] = told;
+    }
+
+    /// The job must be outside. Its characteristic time is this, or is learnt.
+    pub(crate) fn tell_period(&mut self, job: JobId, w_iter_ns: Option<u64>) {
+        self.told[job.index()].w_iter_ns = w_iter_ns;
     }
 
     /// The job must be outside.

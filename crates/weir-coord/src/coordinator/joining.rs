@@ -24,6 +24,7 @@ impl Coordinator {
         }
         let Identity { job, application, host, account, ranks, nodes, pid, .. } = &identity;
         let (host, pid, ranks, nodes) = (host.clone(), *pid, *ranks, *nodes);
+        let period_ns = identity.period_ns.filter(|period_ns| *period_ns > 0);
         if self.is_node(peer) {
             return Err("says hello twice".into());
         }
@@ -43,14 +44,18 @@ impl Coordinator {
             Some(&id) => id,
             None => {
                 let nodes = u64::from(nodes);
-                let info = JobInfo { usual_w_iter_ns: identity.w_iter_ns, nodes, ..JobInfo::default() };
+                let (w_iter_ns, usual_w_iter_ns) = (period_ns, identity.w_iter_ns);
+                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap: self.cap(nodes) };
                 self.new_job(now_ns, identity, info)?
             }
         };
         if self.nodes.len() <= peer {
             self.nodes.resize_with(peer + 1, || None);
         }
-        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None });
+        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None, has_part: false });
+        if period_ns.is_some() {
+            self.expect(id, period_ns);
+        }
         if let Some(job) = self.job_mut(id) {
             job.peers.push(peer);
         }

@@ -97,13 +97,13 @@ fn a_phase_asks_and_the_answer_moves_the_gate() {
     assert_eq!(play.said(), [Output::Word(Word::Held)]);
     play.hear(grant(1, 500));
     assert_eq!(play.session.gate(), Gate::Granted { credit_bytes: 500 });
-    play.hear(Message::Credit { phase: 1, credit_bytes: 700, expected_ns: 0 });
+    play.hear(Message::Credit { phase: 1, share: 0.5, credit_bytes: 700, expected_ns: 0 });
     assert_eq!(play.session.gate(), Gate::Granted { credit_bytes: 700 });
     play.hear(grant(7, 1));
-    play.hear(Message::Credit { phase: 7, credit_bytes: 1, expected_ns: 0 });
+    play.hear(Message::Credit { phase: 7, share: 0.5, credit_bytes: 1, expected_ns: 0 });
     assert_eq!(play.session.gate(), Gate::Granted { credit_bytes: 700 }, "words on another phase");
     play.hear(hold(1));
-    play.hear(Message::Credit { phase: 1, credit_bytes: 900, expected_ns: 0 });
+    play.hear(Message::Credit { phase: 1, share: 0.5, credit_bytes: 900, expected_ns: 0 });
     assert_eq!(play.session.gate(), Gate::Closed, "a credit without a grant");
 }
 
