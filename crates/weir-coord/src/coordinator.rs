@@ -7,6 +7,7 @@
 
 use crate::allocation::Allocations;
 use crate::jobs::{Job, LostNode, Node, NodePhase, Resumption, Standing, Volume};
+use crate::site::Site;
 use crate::status::Totals;
 use crate::tokens::{Tokens, UNLIMITED};
 use crate::turns::Turns;
@@ -58,8 +59,7 @@ pub struct Coordinator {
     pub(crate) nodes: Vec<Option<Node>>,
     pub(crate) tokens: Tokens,
     pub(crate) allocations: Allocations,
-    /// The part of the storage's bandwidth that a node can use, if the site has said it.
-    node_part: Option<f64>,
+    site: Site,
     pub(crate) turns: Turns,
     settled_ns: u64,
     /// Used by one settling after the other.
@@ -99,7 +99,7 @@ impl Coordinator {
             nodes: Vec::new(),
             tokens: Tokens::default(),
             allocations: Allocations::default(),
-            node_part: None,
+            site: Site::default(),
             turns: Turns::new(aggregators::Policy::Nio),
             settled_ns: 0,
             changed: Vec::new(),
@@ -230,11 +230,20 @@ impl Coordinator {
         }
     }
 
+    /// What the site says beforehand, from now on. A job that is there is known as it was when it joined.
+    pub fn set_site(&mut self, now_ns: u64, site: Site) {
+        let replans = self.policy.plans() && self.site.planning != site.planning;
+        self.site = site;
+        if replans {
+            self.set_policy(now_ns, self.policy);
+        }
+    }
+
     /// Goes on under another policy, which learns anew; who holds a grant is asked first.
     pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
         self.policy = policy;
         self.welcome_all();
-        self.engine = Engine::new(policy.build());
+        self.engine = Engine::new(policy.build_with(self.site.planning));
         self.timer_ns = None;
         self.common_share = None;
         self.tokens = Tokens::default();

@@ -59,11 +59,22 @@ pub struct JobInfo {
     pub cap: Option<f64>,
     /// The nodes it runs on: `β_i`.
     pub nodes: u64,
+    /// What each of its instances does, for a timetable that is made beforehand; `None`: that is learnt.
+    pub instance: Option<InstanceInfo>,
+}
+
+/// What one instance of a periodic job does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InstanceInfo {
+    /// `W_i`.
+    pub work_s: f64,
+    /// `IO_i / B`: how long its I/O would take at the whole bandwidth.
+    pub io_s: f64,
 }
 
 impl Default for JobInfo {
     fn default() -> Self {
-        JobInfo { w_iter_ns: None, usual_w_iter_ns: None, cap: None, nodes: 1 }
+        JobInfo { w_iter_ns: None, usual_w_iter_ns: None, cap: None, nodes: 1, instance: None }
     }
 }
 
@@ -171,6 +182,11 @@ impl Desk<'_> {
     #[inline]
     pub(crate) fn seated(&self, seat: Seat) -> Job<'_> {
         self.records.seated(seat)
+    }
+
+    /// What was said of a job when it joined, whether or not it is in a phase.
+    pub(crate) fn info(&self, job: JobId) -> Option<JobInfo> {
+        self.records.get(job).map(|job| job.info())
     }
 
     /// Grants the job this share, or changes the share it has.

@@ -158,8 +158,11 @@ proptest! {
         let mut set_of = BTreeMap::new();
         for (now_ns, mut event) in history {
             // A job whose time is not known is in no set until it is.
-            if let Event::JobJoined { info, .. } = &mut event {
-                info.w_iter_ns.get_or_insert(SECOND_NS);
+            match &mut event {
+                Event::JobJoined { info: JobInfo { w_iter_ns, .. }, .. } | Event::PeriodTold { w_iter_ns, .. } => {
+                    w_iter_ns.get_or_insert(SECOND_NS);
+                }
+                _ => {}
             }
             engine.step(now_ns, event, &mut actions);
             if let Event::PhaseBegan { job, .. } = event

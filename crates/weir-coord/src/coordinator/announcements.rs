@@ -75,9 +75,4 @@ impl Coordinator {
             self.step(now_ns, Event::PeriodTold { job: id, w_iter_ns });
         }
     }
-
-    /// `B_i / B`: the part of the bandwidth that a job on so many nodes can use, if the site has said what a node can.
-    pub(super) fn cap(&self, nodes: u64) -> Option<f64> {
-        self.node_part.map(|part| (part * nodes as f64).min(1.0))
-    }
 }

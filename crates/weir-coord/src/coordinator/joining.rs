@@ -44,8 +44,11 @@ impl Coordinator {
             Some(&id) => id,
             None => {
                 let nodes = u64::from(nodes);
-                let (w_iter_ns, usual_w_iter_ns) = (period_ns, identity.w_iter_ns);
-                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap: self.cap(nodes) };
+                let instance = self.site.instance_of(application);
+                let given_ns = instance.map(|instance| ((instance.work_s + instance.io_s) * 1e9) as u64);
+                let (w_iter_ns, usual_w_iter_ns) = (period_ns.or(given_ns), identity.w_iter_ns);
+                let cap = self.site.cap(nodes);
+                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap, instance };
                 self.new_job(now_ns, identity, info)?
             }
         };
