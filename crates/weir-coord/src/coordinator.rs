@@ -405,7 +405,10 @@ impl Coordinator {
         self.tokens.report(now_ns, id, of_job);
         let Some(job) = self.job(id) else { return };
         let in_phase = |peer: &Peer| self.node(*peer).is_some_and(|node| node.phase.is_some());
-        if job.peers.iter().any(in_phase) || !job.is_in_phase() {
+        if job.peers.iter().any(in_phase) {
+            return self.announce(now_ns, id);
+        }
+        if !job.is_in_phase() {
             return;
         }
         self.tell_progress(now_ns, id);
