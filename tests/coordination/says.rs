@@ -35,7 +35,7 @@ pub(super) fn list() -> Vec<Scenario> {
 }
 
 struct Site {
-    _directory: Directory,
+    directory: Directory,
     _service: Service,
     address: Address,
     text: String,
@@ -55,7 +55,7 @@ impl Site {
         let words = ["--listen", &text, "--policy", policy, "--backfill", "off"];
         let config = config.display().to_string();
         let service = Service::start(&[&words[..], &["--config", &config]].concat())?;
-        Ok(Site { _directory: directory, _service: service, address: Address::Unix(path), text })
+        Ok(Site { directory, _service: service, address: Address::Unix(path), text })
     }
 
     /// What the service says of the job, if that is so.
@@ -82,6 +82,8 @@ fn job(place: &Place, site: &Site, program: &Program, words: &[&str]) -> Verdict
     let executable = place.mpi.build(program)?.into_os_string();
     let words = words.iter().map(OsString::from);
     let job = Job::mpi(&place.name, &place.mpi, RANKS, [executable].into_iter().chain(words));
+    // Nothing is known of earlier runs.
+    let job = job.variable("XDG_STATE_HOME", site.directory.path());
     let job = job.variable("WEIR_COORDINATOR", &site.text).variable("WEIR_FREE_BYTES", "0");
     Ok(job
         .variable("WEIR_JOB_ID", id(place))
@@ -116,10 +118,12 @@ fn alone(place: &Place, program: &Program) -> Verdict {
 /// themselves; and the job can ask how it stands meanwhile.
 fn held(place: &Place) -> Verdict {
     let site = Site::start("exclusive")?;
-    let released = site._directory.path().join("released");
-    let other = Turns::new(place, "other", &site.text, Shape { phases: 1, ..USUAL })?.until(&released);
+    let released = site.directory.path().join("released");
+    let other = Turns::new(place, "other", &site.text, Shape { phases: 2, ..USUAL })?.until(&released);
     let other = (other.start()?, other);
-    other.0.said_first("IN")?;
+    // How long its phases take is known when it is in the second.
+    std::fs::write(released.with_extension("0"), "")?;
+    other.0.said_first("IN 0 1")?;
     let job = job(place, &site, &C, &["held.dat", "held"])?;
     let live = Live::start(&job.preload([library()]), "weir")?;
     let told = site.told(&id(place), |told| told["announced_bytes"] == HELD * RANKS as u64)?;
@@ -130,7 +134,8 @@ fn held(place: &Place) -> Verdict {
     ensure(ran.code == 0, || format!("{}{}", ran.stdout, ran.stderr))?;
     let lowest = ran.stdout.lines().find_map(|line| line.strip_prefix("LOWEST ")).unwrap_or_default();
     println!("{}: lowest share and longest expected wait {lowest}", place.name);
-    ensure(lowest.starts_with("0.000 "), || format!("the share was never 0: {lowest}"))
+    ensure(lowest.starts_with("0.000 "), || format!("the share was never 0: {lowest}"))?;
+    ensure(!lowest.ends_with(" 0.000"), || format!("no wait was expected: {lowest}"))
 }
 
 /// An unmodified program: its user knows its period and its nodes.

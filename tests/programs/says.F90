@@ -40,7 +40,7 @@ program says
    call pause_s(0.2d0)
    call write_calls(2)
    call say('EXPECTED')
-   call write_calls(20)
+   call write_calls(50)
 
    if (with_weir) then
       call require(weir_share() == 1, 'share')
