@@ -83,7 +83,7 @@ pub enum Speech {
 pub enum Heard {
     Nothing,
     /// This is the answer.
-    Answer(Message),
+    Answer(Box<Message>),
     /// The peer wants to see the status.
     WantsStatus,
     /// The peer has said goodbye.
@@ -327,7 +327,7 @@ impl Service {
                 return Err("wrong key".into());
             }
             guest.trust = Trust::Trusted;
-            return Ok(Heard::Answer(Message::Proven { mac: key.server_mac(&server, &nonce) }));
+            return Ok(Heard::Answer(Box::new(Message::Proven { mac: key.server_mac(&server, &nonce) })));
         }
         match message {
             Message::StatusQuery {} => Ok(Heard::WantsStatus),

@@ -164,7 +164,7 @@ impl Office {
                 service.note_sign_of_life(clock_ns, peer);
                 match service.hear(clock_ns, peer, message)? {
                     Heard::Nothing | Heard::WantsStatus => Ok((Vec::new(), false)),
-                    Heard::Answer(answer) => Ok((vec![answer], false)),
+                    Heard::Answer(answer) => Ok((vec![*answer], false)),
                     Heard::Bye => Ok((Vec::new(), true)),
                 }
             }

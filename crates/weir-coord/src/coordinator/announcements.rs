@@ -49,8 +49,7 @@ impl Coordinator {
         if nodes().all(|node| node.has_part) && phases().all(has_said) && phases().next().is_some() {
             return Some(sum(&|phase| phase.volume.said_bytes.unwrap_or(0)));
         }
-        let usual_bytes =
-            if job.phases > 0 { Some(job.moved_bytes / job.phases) } else { job.mean_phase_bytes };
+        let usual_bytes = job.moved_bytes.checked_div(job.phases).or(job.mean_phase_bytes);
         let known_bytes = sum(&|phase| phase.volume.known_bytes.max(spent(phase)));
         if known_bytes > usual_bytes.unwrap_or(0) && known_bytes > sum(&spent) {
             return Some(known_bytes);
