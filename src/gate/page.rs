@@ -16,7 +16,7 @@ use std::time::Duration;
 use weir_coord::election;
 use weir_coord::ledger::{Fate, Ledger, Line, Slot};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x07");
+const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x08");
 
 /// Everything starts as zero: closed, and without a leader.
 #[repr(C)]
@@ -30,7 +30,7 @@ pub(super) struct Page {
     pub(super) ledger: Ledger,
 }
 
-const _: () = assert!(size_of::<Page>() < 88 << 10);
+const _: () = assert!(size_of::<Page>() < 152 << 10);
 
 impl Page {
     /// Wakes the ranks that wait for credit.
@@ -182,6 +182,8 @@ impl Attached {
     pub(super) fn leave(&self) {
         self.slot.open_files.store(0, Release);
         self.slot.marks.store(0, Release);
+        self.slot.end_call();
+        self.slot.expect(0, 0);
         if self.page.ledger.is_own(self.slot) {
             self.slot.pid.store(0, Release);
         }

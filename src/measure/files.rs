@@ -158,6 +158,14 @@ pub(crate) fn is_opened_by_mpi(fd: c_int) -> bool {
     is_known(places[BY_MPI].load(Relaxed)) && !is_known(places[BY_APP].load(Relaxed))
 }
 
+/// A descriptor by which the MPI library has a file open, by the file's index in the record.
+pub(crate) fn mpi_fd_of(file: u64) -> Option<c_int> {
+    let is_it = |places: &[AtomicPtr<Block>; 2]| {
+        known(places[BY_MPI].load(Relaxed)).is_some_and(|block| block.file.load(Relaxed) == file)
+    };
+    POSIX[..highest_fd()].iter().position(is_it).map(|fd| fd as c_int)
+}
+
 /// Whether that address is one.
 #[inline(always)]
 pub(crate) fn is_known(block: *const Block) -> bool {

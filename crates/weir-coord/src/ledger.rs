@@ -42,6 +42,7 @@ pub struct Ledger {
     slots: AtomicU32,
     /// A wait reached its limit: the rest of the phase is not held back.
     limit_reached: AtomicU32,
+    outlook: Outlook,
     credit: Line<Credit>,
     spent_bytes: Line<AtomicU64>,
     slot: [Slot; SLOTS],
@@ -69,8 +70,25 @@ struct Credit {
     call_at_bytes: AtomicU64,
 }
 
-/// What one rank does.
-#[repr(C, align(64))]
+/// What the ranks can ask of their coordination, as the leader knows it.
+#[repr(C)]
+struct Outlook {
+    /// The bits of [`Prospect::share`]; of a share below zero if nobody coordinates.
+    share: AtomicU64,
+    go_on_ns: AtomicU64,
+}
+
+/// What the job has of its storage now, and what it may expect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prospect {
+    /// Share of the storage, from 0 to 1: 0 while the job has to wait, 1 while nobody limits it.
+    pub share: f64,
+    /// When the job may go on, as its coordinator has said, on the clock that never goes back; 0 if it may go now.
+    pub go_on_ns: u64,
+}
+
+/// What one rank does, and what it has said of itself.
+#[repr(C, align(128))]
 pub struct Slot {
     /// 0 if whether the rank lives cannot be told.
     pub pid: AtomicU32,
@@ -93,12 +111,21 @@ pub struct Slot {
     pub pid_namespace: AtomicU32,
     /// Time that the rank's requests have taken, in units of [`BUSY_UNIT_NS`]. Wraps around.
     busy: AtomicU32,
+    /// What the program has announced of its phases so far.
+    announced_bytes: AtomicU64,
+    /// What its collective writes were to move so far.
+    foretold_bytes: AtomicU64,
+    /// 1 while the rank is in a collective write.
+    is_calling: AtomicU32,
+    /// What the program expects of its phases: from the beginning of one to the next, and what one moves. 0: not said.
+    period_ns: AtomicU64,
+    usual_bytes: AtomicU64,
 }
 
 /// Unit of the time that requests take.
 pub(crate) const BUSY_UNIT_NS: u64 = 1 << 10;
 
-const _: () = assert!(size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<Slot>() == 128);
 
 /// All slots together at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -117,6 +144,14 @@ pub struct Sum {
     pub busy: u32,
     /// A wait has reached its limit in this phase.
     pub limit_reached: bool,
+    /// What the programs have announced of their phases, since the beginning of the job.
+    pub announced_bytes: u64,
+    /// What collective writes were to move, since the beginning of the job, and ranks that are in one.
+    pub foretold_bytes: u64,
+    pub calling: u32,
+    /// What the program expects of its phases; 0 if it has not said. The longest period of the ranks', and the bytes of all.
+    pub period_ns: u64,
+    pub usual_bytes: u64,
 }
 
 /// Whether a request that has come to the gate may start.
@@ -161,6 +196,7 @@ impl Ledger {
             beat_ns: AtomicU64::new(0),
             slots: AtomicU32::new(0),
             limit_reached: AtomicU32::new(0),
+            outlook: Outlook { share: AtomicU64::new(0), go_on_ns: AtomicU64::new(0) },
             credit: Line(credit),
             spent_bytes: Line(AtomicU64::new(0)),
             slot,
@@ -287,6 +323,20 @@ impl Ledger {
         credit.sleepers.load(SeqCst) > 0
     }
 
+    /// Puts before the ranks what they may ask for. `None`: nobody coordinates.
+    pub fn set_prospect(&self, prospect: Option<Prospect>) {
+        let Prospect { share, go_on_ns } = prospect.unwrap_or(Prospect { share: -1.0, go_on_ns: 0 });
+        self.outlook.share.store(share.to_bits(), Relaxed);
+        self.outlook.go_on_ns.store(go_on_ns, Relaxed);
+    }
+
+    /// What the leader said last of how the job stands; `None`: nobody coordinates, or the leader is gone.
+    pub fn prospect(&self, now_ns: u64) -> Option<Prospect> {
+        let share = f64::from_bits(self.outlook.share.load(Relaxed));
+        let go_on_ns = self.outlook.go_on_ns.load(Relaxed);
+        (share >= 0.0 && self.silent_ns(now_ns) <= SILENT_NS).then_some(Prospect { share, go_on_ns })
+    }
+
     /// Changes whenever the credit does.
     pub fn news(&self) -> u32 {
         self.credit.news.load(Acquire)
@@ -391,6 +441,11 @@ impl Ledger {
             sum.waited_ns = sum.waited_ns.max(slot.waited_ns.load(Relaxed));
             sum.last_end_ns = sum.last_end_ns.max(slot.last_end_ns.load(Relaxed));
             sum.busy = sum.busy.wrapping_add(slot.busy.load(Relaxed));
+            sum.announced_bytes = sum.announced_bytes.wrapping_add(slot.announced_bytes.load(Relaxed));
+            sum.foretold_bytes = sum.foretold_bytes.wrapping_add(slot.foretold_bytes.load(Relaxed));
+            sum.calling += slot.is_calling.load(Relaxed);
+            sum.period_ns = sum.period_ns.max(slot.period_ns.load(Relaxed));
+            sum.usual_bytes = sum.usual_bytes.saturating_add(slot.usual_bytes.load(Relaxed));
         }
         // Nothing is under way, so all that started has ended, whatever a rank that died did not say.
         if sum.in_flight == 0 {
@@ -438,7 +493,33 @@ impl Slot {
             last_end_ns: AtomicU64::new(0),
             pid_namespace: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            announced_bytes: AtomicU64::new(0),
+            foretold_bytes: AtomicU64::new(0),
+            is_calling: AtomicU32::new(0),
+            period_ns: AtomicU64::new(0),
+            usual_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// The program announces what a phase that it begins will move.
+    pub fn announce(&self, bytes: u64) {
+        self.announced_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// The rank is about to make a collective write of so many bytes of its own.
+    pub fn begin_call(&self, bytes: u64) {
+        self.is_calling.store(1, Relaxed);
+        self.foretold_bytes.fetch_add(bytes, Release);
+    }
+
+    pub fn end_call(&self) {
+        self.is_calling.store(0, Relaxed);
+    }
+
+    /// The program says what its phases are like; 0 is unknown.
+    pub fn expect(&self, period_ns: u64, bytes: u64) {
+        self.period_ns.store(period_ns, Relaxed);
+        self.usual_bytes.store(bytes, Relaxed);
     }
 
     /// Nothing is under way any more of the rank that had the slot. What it has done stays counted.
@@ -449,6 +530,8 @@ impl Slot {
         self.waiting_bytes.store(0, Release);
         self.open_files.store(0, Release);
         self.marks.store(0, Release);
+        self.end_call();
+        self.expect(0, 0);
     }
 
     /// Whether the rank has something under way.

@@ -47,6 +47,7 @@ pub mod query;
 pub mod server;
 pub mod service;
 pub mod session;
+pub mod site;
 mod socket;
 mod status;
 pub mod storage;

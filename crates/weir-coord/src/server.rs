@@ -9,6 +9,7 @@ use crate::address::Address;
 use crate::auth::Key;
 use crate::coordinator::{Pace, Peer};
 use crate::service::{Heard, SLICE_NS, Service, Speech};
+use crate::site::ApplicationInfo;
 use crate::socket::{Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Ready, Waker, now_ns};
 use crate::status;
 use crate::storage::Storage;
@@ -18,6 +19,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
+use weir_engine::sharing::periodic::Planning;
 
 mod door;
 
@@ -37,6 +39,10 @@ pub struct Settings {
     pub title: String,
     /// Where files can be placed; elsewhere there is no opinion.
     pub storages: Vec<Storage>,
+    /// What timetables are to be like.
+    pub planning: Planning,
+    /// Applications of which the site knows what they do.
+    pub applications: Vec<ApplicationInfo>,
     /// Grows with each coordinator of a service that has several; 0 where there are no epochs.
     pub epoch: u64,
 }
@@ -52,6 +58,8 @@ impl Default for Settings {
             max_connections: 16_384,
             title: format!("pid {}", std::process::id()),
             storages: Vec::new(),
+            planning: Planning::default(),
+            applications: Vec::new(),
             epoch: 0,
         }
     }
@@ -163,9 +171,14 @@ impl Server {
         self.deliver();
     }
 
-    /// Goes on with another description of the storage.
-    pub fn set_storages(&mut self, storages: Vec<Storage>) {
-        self.service.set_storages(storages);
+    /// What the site says of its storages and applications from now on.
+    pub fn set_site(
+        &mut self,
+        storages: Vec<Storage>,
+        planning: Planning,
+        applications: Vec<ApplicationInfo>,
+    ) {
+        self.service.set_site(now_ns(), storages, planning, applications);
         self.deliver();
     }
 

@@ -487,6 +487,73 @@ fn a_bad_hello_is_refused_by_its_field() {
     assert!(!coordinator.is_node(7));
 }
 
+fn announced(coordinator: &Coordinator) -> Option<u64> {
+    coordinator.jobs().next().and_then(|job| job.announced_bytes)
+}
+
+#[test]
+fn a_size_is_known_when_all_nodes_have_said_theirs() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let mut say = |peer, message| {
+        coordinator.handle(MS, peer, message).unwrap();
+        announced(&coordinator)
+    };
+    for peer in [0, 1] {
+        say(peer, hello("wide", false));
+    }
+    let sized = |phase, bytes| Message::Begin { phase, bytes: Some(bytes) };
+    assert_eq!(say(0, sized(1, 100)), None, "the other node will have more");
+    assert_eq!(say(1, sized(1, 50)), Some(150));
+    assert_eq!(say(1, Message::Announce { phase: 1, bytes: Some(70), known_bytes: 0 }), Some(170));
+    assert_eq!(
+        say(1, Message::Announce { phase: 9, bytes: Some(1), known_bytes: 0 }),
+        Some(170),
+        "of another"
+    );
+    assert_eq!(say(1, busy(1, 60)), Some(170));
+    assert_eq!(say(1, end(1, 60)), Some(160), "it has moved less");
+    assert_eq!(say(0, busy(1, 101)), None, "more than it said");
+    assert_eq!(say(0, end(1, 101)), None);
+    // One of them is not in the next phase, and cannot be known not to come.
+    assert_eq!(say(1, sized(2, u64::MAX)), None);
+    assert_eq!(say(0, sized(2, u64::MAX)), Some(u64::MAX));
+}
+
+#[test]
+fn what_is_known_to_come_counts_where_it_is_more_than_usual() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let mut say = |message| {
+        coordinator.handle(MS, 0, message).unwrap();
+        announced(&coordinator)
+    };
+    say(hello("job", false));
+    let known = |phase, known_bytes| Message::Announce { phase, bytes: None, known_bytes };
+    say(begin(1));
+    assert_eq!(say(known(1, 100)), Some(100), "better than nothing");
+    assert_eq!(say(busy(1, 100)), Some(100));
+    assert_eq!(say(known(1, 300)), Some(300));
+    say(end(1, 300));
+    say(begin(2));
+    assert_eq!(say(known(2, 100)), None, "the least of what it usually moves");
+    assert_eq!(say(known(2, 400)), Some(400));
+    assert_eq!(say(busy(2, 500)), None, "it goes on beyond that");
+}
+
+#[test]
+fn a_period_that_is_told_counts_from_the_next_phase_on() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Set10, Pace::default());
+    let w_iter_ns = |coordinator: &Coordinator| coordinator.jobs().next().map(|job| job.w_iter_ns());
+    coordinator.handle(0, 0, hello("job", false)).unwrap();
+    coordinator.handle(0, 0, begin(1)).unwrap();
+    coordinator.handle(0, 0, Message::Expect { period_ns: Some(7 * MS) }).unwrap();
+    assert_ne!(w_iter_ns(&coordinator), Some(7e6));
+    coordinator.handle(MS, 0, end(1, 1)).unwrap();
+    coordinator.handle(MS, 0, begin(2)).unwrap();
+    assert_eq!(w_iter_ns(&coordinator), Some(7e6));
+    coordinator.set_policy(MS, PolicyKind::Weir);
+    assert_eq!(w_iter_ns(&coordinator), Some(7e6));
+}
+
 #[derive(Clone, Debug)]
 enum Deed {
     Join(Peer),

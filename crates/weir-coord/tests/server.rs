@@ -305,7 +305,7 @@ fn a_service_without_the_key_coordinates_nobody() {
         Message::Ahead { granted: true },
         Message::Hold { phase: 1, expected_ns: u64::MAX },
         Message::Grant { phase: 1, share: 1.0, credit_bytes: 1, expected_ns: 0 },
-        Message::Credit { phase: 1, credit_bytes: 1, expected_ns: 0 },
+        Message::Credit { phase: 1, share: 1.0, credit_bytes: 1, expected_ns: 0 },
         welcome(),
     ]);
     job.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains("not proven")));

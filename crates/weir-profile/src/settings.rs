@@ -52,6 +52,12 @@ pub fn bytes(value: &str) -> Result<u64, &'static str> {
     number.and_then(|number| number.checked_mul(1 << shift)).ok_or("a size such as 512K, 4M or 0")
 }
 
+/// A number of things of which there is at least one.
+pub fn count(value: &str) -> Result<u64, &'static str> {
+    let number = value.trim().parse().ok().filter(|number| (1..=u64::from(u32::MAX)).contains(number));
+    number.ok_or("a whole number from 1 on")
+}
+
 /// Paths with colons between them.
 pub fn paths(value: &str) -> Vec<String> {
     value.split(':').filter(|path| !path.is_empty()).map(String::from).collect()

@@ -373,7 +373,7 @@ impl World {
             match packet {
                 Packet::Closed => self.tell(node, leader, Input::Broken { reason: "closed".into() }),
                 Packet::Message(message) => {
-                    match message {
+                    match *message {
                         // Words before the welcome, and on other phases, are not obeyed.
                         _ if !leader.session.is_joined() => {}
                         Message::Grant { phase, share, .. } if leader.session.phase() == Some(phase) => {
@@ -384,7 +384,7 @@ impl World {
                         }
                         _ => {}
                     }
-                    self.tell(node, leader, Input::Received(message));
+                    self.tell(node, leader, Input::Received(*message));
                 }
             }
         }

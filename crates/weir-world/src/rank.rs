@@ -122,6 +122,7 @@ impl World {
                 self.attach(rank);
                 self.ranks[rank].requests_left = self.step_of(job).requests;
                 self.slot(rank).open_files.store(1, SeqCst);
+                self.announce(rank);
                 if self.plan.jobs[job].is_marked {
                     self.slot(rank).marks.store(1, SeqCst);
                     self.ring(rank);
@@ -145,6 +146,7 @@ impl World {
                 let files = u32::from(self.step_of(job).requests % 2 == 1);
                 self.slot(rank).open_files.store(files, SeqCst);
                 self.slot(rank).marks.store(0, SeqCst);
+                self.slot(rank).end_call();
                 self.ring(rank);
                 self.gather(rank, Gathering::Computing);
             }
@@ -154,6 +156,25 @@ impl World {
             }
             Task::Barrier(Gathering::Computing) => self.compute(rank),
             Task::Move | Task::Over => {}
+        }
+    }
+
+    /// What the rank says of the phase that it begins: the truth, half of it, what it expects of all, or what a collective write
+    /// is to move.
+    fn announce(&self, rank: usize) {
+        let job = self.ranks[rank].job;
+        if matches!(self.plan.jobs[job].program, Program::Listed(_)) {
+            return;
+        }
+        let Step { requests, request_bytes, compute_ns } = self.step_of(job);
+        let is_marked = self.plan.jobs[job].is_marked;
+        let bytes = u64::from(requests) * request_bytes;
+        let slot = self.slot(rank);
+        match requests % 4 {
+            0 if is_marked => slot.announce(bytes),
+            1 if is_marked => slot.announce(bytes / 2),
+            2 => slot.expect(compute_ns, bytes),
+            _ => slot.begin_call(bytes),
         }
     }
 

@@ -23,6 +23,7 @@ impl Coordinator {
         }
         let Identity { job, application, host, account, ranks, nodes, pid, .. } = &identity;
         let (host, pid, ranks, nodes) = (host.clone(), *pid, *ranks, *nodes);
+        let period_ns = identity.period_ns.filter(|period_ns| *period_ns > 0);
         if self.is_node(peer) {
             return Err("says hello twice".into());
         }
@@ -42,14 +43,21 @@ impl Coordinator {
             Some(&id) => id,
             None => {
                 let nodes = u64::from(nodes);
-                let info = JobInfo { usual_w_iter_ns: identity.w_iter_ns, nodes, ..JobInfo::default() };
+                let instance = self.site.instance_of(application);
+                let given_ns = instance.map(|instance| ((instance.work_s + instance.io_s) * 1e9) as u64);
+                let (w_iter_ns, usual_w_iter_ns) = (period_ns.or(given_ns), identity.w_iter_ns);
+                let cap = self.site.cap(nodes);
+                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap, instance };
                 self.new_job(now_ns, identity, info)?
             }
         };
         if self.nodes.len() <= peer {
             self.nodes.resize_with(peer + 1, || None);
         }
-        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None });
+        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None, has_part: false });
+        if period_ns.is_some() {
+            self.expect(id, period_ns);
+        }
         if let Some(job) = self.job_mut(id) {
             job.peers.push(peer);
         }
