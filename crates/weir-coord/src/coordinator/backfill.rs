@@ -37,6 +37,8 @@ const COMPARED_NS: u64 = 100_000_000;
 /// … else nobody is backfilled for this long, and twice as long each time it happens again.
 const FIRST_PAUSE_NS: u64 = 200_000_000;
 const MAX_PAUSE_NS: u64 = 10_000_000_000;
+/// A pause is forgotten when so many times as long has passed without another.
+const FORGIVEN_AFTER: u64 = 4;
 
 /// How much of its time a job has requests under way, while it is let in. The times of a phase in which it is held do not count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -182,7 +184,9 @@ impl Backfill {
     }
 
     fn pause(&mut self, now_ns: u64) {
-        self.pause_ns = (2 * self.pause_ns).clamp(FIRST_PAUSE_NS, MAX_PAUSE_NS);
+        let good_ns = now_ns.saturating_sub(self.paused_until_ns);
+        let last_ns = if good_ns > FORGIVEN_AFTER * self.pause_ns { 0 } else { self.pause_ns };
+        self.pause_ns = (2 * last_ns).clamp(FIRST_PAUSE_NS, MAX_PAUSE_NS);
         self.paused_until_ns = now_ns.saturating_add(self.pause_ns);
         self.beside = Pace::default();
     }
@@ -359,6 +363,18 @@ mod tests {
             backfill.granted_moved(WINDOW_NS / beside.0, WINDOW_NS, beside.1);
         }
         backfill.slows()
+    }
+
+    #[test]
+    fn pauses_grow_and_are_forgotten() {
+        let mut backfill = Backfill::default();
+        let mut pause_at = |now_ns: u64| {
+            backfill.pause(now_ns);
+            backfill.paused_until_ns - now_ns
+        };
+        assert_eq!(pause_at(1_000_000_000), FIRST_PAUSE_NS);
+        assert_eq!(pause_at(1_500_000_000), 2 * FIRST_PAUSE_NS);
+        assert_eq!(pause_at(60_000_000_000), FIRST_PAUSE_NS);
     }
 
     #[test]
