@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 use weir_coord::coordinator::{Coordinator, JobState, Pace, Peer};
+use weir_coord::site::{ApplicationInfo, Site};
 use weir_coord::tokens::UNLIMITED;
 use weir_coord::wire::{Identity, Message, Progress};
+use weir_engine::engine::InstanceInfo;
 use weir_engine::sharing::PolicyKind;
 
 const MS: u64 = 1_000_000;
@@ -552,6 +554,26 @@ fn a_period_that_is_told_counts_from_the_next_phase_on() {
     assert_eq!(w_iter_ns(&coordinator), Some(7e6));
     coordinator.set_policy(MS, PolicyKind::Weir);
     assert_eq!(w_iter_ns(&coordinator), Some(7e6));
+}
+
+#[test]
+fn a_site_knows_its_applications_and_what_a_node_can_do() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let instance = InstanceInfo { work_s: 100.0, io_s: 12.0 };
+    let applications = vec![ApplicationInfo { name: "lammps".into(), instance }];
+    coordinator.set_site(0, Site { applications, node_part: Some(0.25), ..Site::default() });
+    for (peer, name) in ["lammps", "other"].into_iter().enumerate() {
+        let Message::Hello { mut identity, .. } = hello(name, false) else { unreachable!() };
+        (identity.application, identity.nodes) = (name.into(), peer as u32 + 1);
+        coordinator.handle(0, peer, Message::Hello { identity, rejoins: false, epoch: 0 }).unwrap();
+        coordinator.handle(0, peer, begin(1)).unwrap();
+    }
+    let known: Vec<f64> = coordinator.jobs().map(|job| job.w_iter_ns()).collect();
+    assert_eq!(known[0], 112e9);
+    assert_ne!(known[1], 112e9);
+    // One and two nodes of four use three quarters: both go at once under a policy that serves one after the other otherwise.
+    let states: Vec<JobState> = coordinator.jobs().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Granted { share: 0.25 }, JobState::Granted { share: 0.5 }]);
 }
 
 #[derive(Clone, Debug)]
