@@ -442,7 +442,8 @@ impl Ledger {
             sum.last_end_ns = sum.last_end_ns.max(slot.last_end_ns.load(Relaxed));
             sum.busy = sum.busy.wrapping_add(slot.busy.load(Relaxed));
             sum.announced_bytes = sum.announced_bytes.wrapping_add(slot.announced_bytes.load(Relaxed));
-            sum.foretold_bytes = sum.foretold_bytes.wrapping_add(slot.foretold_bytes.load(Relaxed));
+            // In this order: a rank is in its call before it says what that will move.
+            sum.foretold_bytes = sum.foretold_bytes.wrapping_add(slot.foretold_bytes.load(Acquire));
             sum.calling += slot.is_calling.load(Relaxed);
             sum.period_ns = sum.period_ns.max(slot.period_ns.load(Relaxed));
             sum.usual_bytes = sum.usual_bytes.saturating_add(slot.usual_bytes.load(Relaxed));
