@@ -5,10 +5,11 @@
 //! weighs one against the other. A job ranks by
 //!
 //! ```text
-//! PULL (f / F)² − ln(left) + ln(lost)        f    = part of its life that the job has been stalled in I/O
+//! pull(f / F) − ln(left) + ln(lost)          f    = part of its life that the job has been stalled in I/O
 //!                                            F    = mean of f over the jobs
 //!                                            left = volume it is expected to move still in this phase
 //!                                            lost = node seconds of computing that a second of stall costs
+//!                                            pull(x) = x² / 2, at most 5
 //! ```
 //!
 //! and the highest is served, at once and in place of the job that is served, once it is a hundredth above.
@@ -19,7 +20,8 @@
 //! In overload the jobs that are worst off are many. There the jobs whose progress (`1 - f`, the inverse of
 //! the stretch) is 9 % behind that of the mean job are *overdue*: they go before all others, the highest `f` first,
 //! until they are no longer. While stalls are few this limit is too wide to matter ([`Ledger::limit`]).
-//! Each job is given what it can use; what it leaves goes to the next in rank.
+//! Each job is given what it can use; what it leaves goes to the next in rank. A job that can use less than its fair share
+//! ranks higher for it: it runs beside others, not after them.
 //!
 //! - It needs no characteristic time. What is left comes from past phases; for a job without
 //!   any, from how much others move for the time they compute.
@@ -65,6 +67,10 @@ const LOOKS: u64 = 20_000;
 /// How strongly a job that is stalled more than the mean one is preferred.
 const PULL: f64 = 0.5;
 
+/// No stall outweighs more than this in the logarithm of the size: a phase some hundred times shorter than the others goes
+/// before them whatever they have suffered, at no cost to them.
+const MAX_PULL: f64 = 5.0;
+
 /// Means below this are as good as none: a stall of a thousandth is not worth a change of order.
 const MIN_MEAN: f64 = 0.001;
 
@@ -74,13 +80,15 @@ const MAX_BEHIND: f64 = 0.09;
 const OVERLOAD: f64 = 0.08;
 const ROOM_BELOW_OVERLOAD: f64 = 4.0;
 
+/// How strongly a job is preferred that can use but a part of its fair share.
+const BESIDE: f64 = 2.0;
+
 /// The served job ranks this much higher. To change places costs a message to either, and of many whose ranks
 /// are all but the same one would overtake the other at every event.
 const IN_PLACE: f64 = 0.01;
 
-/// Lifts the overdue above all others. Ranks below are at most [`MAX_RANK`].
+/// Lifts the overdue above all others.
 const OVERDUE: f64 = 1e9;
-const MAX_RANK: f64 = 1e6;
 
 /// A waiting job is looked at again when its stall has grown by at least this part of the mean one, and in one step at most
 /// so many jobs are: the others' turn comes at the next.
@@ -137,7 +145,12 @@ impl Policy for Weir {
         self.settle(desk);
     }
 
+    /// A served job that reports nothing keeps a rank of long ago, so the lowest of them is looked at as well.
     fn time_passed(&mut self, desk: &mut Desk) {
+        if let Some(seat) = self.greedy.lowest_served() {
+            let line = self.ledger.line(seat, true, desk);
+            self.greedy.change(seat, line, desk);
+        }
         self.settle(desk);
     }
 
@@ -179,6 +192,8 @@ struct Ledger {
     /// By seat.
     standings: Vec<Standing>,
     jobs: u64,
+    /// Jobs in their phase.
+    asking: u64,
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
     /// When to look whether a job that waits is overdue.
@@ -233,6 +248,7 @@ impl Ledger {
     }
 
     fn phase_began(&mut self, seat: Seat, desk: &Desk) {
+        self.asking += 1;
         let job = desk.seated(seat);
         let standing = Standing {
             joined_ns: job.history().joined_ns,
@@ -240,7 +256,7 @@ impl Ledger {
             stalls: self.stalls[seat.job.index()],
             stalled_since_ns: SERVED,
             worth: 0.0,
-            lost: self.lost(job),
+            lost: self.lost(job) + self.beside(job.cap()),
             overdue: false,
         };
         let standing = Standing { worth: standing.lost - self.left(job).ln(), ..standing };
@@ -274,7 +290,7 @@ impl Ledger {
         let growth = (1.0 - fraction) / life_ns;
         self.sum_of_fractions += fraction - standing.stalls.fraction;
         standing.stalls.fraction = fraction;
-        standing.overdue = !served && fraction >= limit || standing.overdue && fraction >= limit;
+        standing.overdue = fraction >= limit && (!served || standing.overdue);
         let Standing { worth, overdue, .. } = *standing;
         if !served {
             let missing = if overdue { mean } else { (limit - fraction).clamp(MIN_LOOK * mean, mean) };
@@ -285,9 +301,13 @@ impl Ledger {
             return Line { value: OVERDUE + fraction, slope: slope(growth), at_ns: now_ns };
         }
         let stalled = fraction / mean;
+        let (pull, next_pull) = (pull(stalled), pull(stalled + 1.0));
         let in_place = if served { IN_PLACE } else { 0.0 };
-        let value = (PULL * stalled * stalled + worth + in_place).clamp(-MAX_RANK, MAX_RANK);
-        Line { value, slope: slope(PULL * (2.0 * stalled + 1.0) * growth / mean), at_ns: now_ns }
+        Line {
+            value: pull + worth + in_place,
+            slope: slope((next_pull - pull) * growth / mean),
+            at_ns: now_ns,
+        }
     }
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
@@ -325,6 +345,12 @@ impl Ledger {
         (job.nodes() as f64 * efficiency.max(0.01)).ln()
     }
 
+    /// What it adds to a job's rank that it can use less than its fair share: others hardly notice it beside them, and under fair
+    /// sharing it would not wait at all.
+    fn beside(&self, cap: f64) -> f64 {
+        -BESIDE * (cap * self.asking as f64).min(1.0).ln()
+    }
+
     /// What the phase is expected to move still, in units of the mean phase.
     fn left(&self, job: Job) -> f64 {
         let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
@@ -356,6 +382,7 @@ impl Ledger {
     fn phase_ended(&mut self, seat: Seat, desk: &Desk) {
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(desk.now_ns);
+        self.asking -= 1;
         self.phases += 1.0;
         self.volume_bytes += desk.seated(seat).moved_bytes() as f64;
         self.compute_ns += standing.compute_ns;
@@ -379,6 +406,11 @@ impl Standing {
     fn life_ns(&self, now_ns: u64) -> f64 {
         elapsed_ns(self.joined_ns, now_ns) + GRACE_NS
     }
+}
+
+/// What it adds to a job's rank to have been stalled so many times the mean stall.
+fn pull(stalled: f64) -> f64 {
+    (PULL * stalled * stalled).min(MAX_PULL)
 }
 
 /// The mean of what is still to come of a quantity expected to be `ahead` more, with the given
