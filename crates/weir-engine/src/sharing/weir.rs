@@ -9,7 +9,7 @@
 //!                                            F    = mean of f over the jobs
 //!                                            left = volume it is expected to move still in this phase
 //!                                            lost = node seconds of computing that a second of stall costs
-//!                                            pull(x) = x² / 2, at most 5
+//!                                            pull(x) = 0.4 x², at most 5
 //! ```
 //!
 //! and the highest is served, at once and in place of the job that is served, once it is a hundredth above.
@@ -65,7 +65,7 @@ const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const LOOKS: u64 = 20_000;
 
 /// How strongly a job that is stalled more than the mean one is preferred.
-const PULL: f64 = 0.5;
+const PULL: f64 = 0.4;
 
 /// No stall outweighs more than this in the logarithm of the size: a phase some hundred times shorter than the others goes
 /// before them whatever they have suffered, at no cost to them.
@@ -383,9 +383,11 @@ impl Ledger {
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(desk.now_ns);
         self.asking -= 1;
-        self.phases += 1.0;
-        self.volume_bytes += desk.seated(seat).moved_bytes() as f64;
-        self.compute_ns += standing.compute_ns;
+        if !desk.cut_short {
+            self.phases += 1.0;
+            self.volume_bytes += desk.seated(seat).moved_bytes() as f64;
+            self.compute_ns += standing.compute_ns;
+        }
         self.stalls[seat.job.index()] = standing.stalls;
         self.deadlines.clear(seat);
     }
