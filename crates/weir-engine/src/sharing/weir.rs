@@ -9,13 +9,12 @@
 //!                                            F    = mean of f over the jobs
 //!                                            left = volume it is expected to move still in this phase
 //!                                            lost = node seconds of computing that a second of stall costs
-//!                                            pull(x) = 0.4 x², at most 5
+//!                                            pull(x) = 1.25 x, at most 5
 //! ```
 //!
 //! and the highest is served, at once and in place of the job that is served, once it is a hundredth above.
-//! Without the first term this is the shortest remaining time first, weighted by what a wait costs. The first
-//! term is all but nothing for a job stalled as much as the mean one, and grows fast beyond that: only
-//! jobs that are about to become the worst-off one are served out of order.
+//! Without the first term this is the shortest remaining time first, weighted by what a wait costs. With it, a job that
+//! has been stalled as much more than another as the mean job in all goes before one a third its size.
 //!
 //! In overload the jobs that are worst off are many. There the jobs whose progress (`1 - f`, the inverse of
 //! the stretch) is 9 % behind that of the mean job are *overdue*: they go before all others, the highest `f` first,
@@ -65,7 +64,7 @@ const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const LOOKS: u64 = 20_000;
 
 /// How strongly a job that is stalled more than the mean one is preferred.
-const PULL: f64 = 0.4;
+const PULL: f64 = 1.25;
 
 /// No stall outweighs more than this in the logarithm of the size: a phase some hundred times shorter than the others goes
 /// before them whatever they have suffered, at no cost to them.
@@ -73,6 +72,7 @@ const MAX_PULL: f64 = 5.0;
 
 /// Means below this are as good as none: a stall of a thousandth is not worth a change of order.
 const MIN_MEAN: f64 = 0.001;
+const MEAN_STEP: f64 = 1.125;
 
 /// How far a job's progress may be behind the mean one's in overload, the mean stall from which on it is overload,
 /// and how much farther behind a job may be for each part that the mean stall is below that.
@@ -92,7 +92,7 @@ const OVERDUE: f64 = 1e9;
 
 /// A waiting job is looked at again when its stall has grown by at least this part of the mean one, and in one step at most
 /// so many jobs are: the others' turn comes at the next.
-const MIN_LOOK: f64 = 0.05;
+const MIN_LOOK: f64 = 0.25;
 const MAX_LOOKS: usize = 16;
 
 /// A phase that has moved so many times its job's mean is of another kind than those before.
@@ -196,6 +196,8 @@ struct Ledger {
     asking: u64,
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
+    /// See [`Ledger::scale`].
+    scale: f64,
     /// When to look whether a job that waits is overdue.
     deadlines: Deadlines,
     /// Over the past phases of all jobs: their number, what they moved, the compute time before them.
@@ -270,6 +272,16 @@ impl Ledger {
         (self.sum_of_fractions / self.jobs.max(1) as f64).max(0.0)
     }
 
+    /// The mean that ranks are made with. It follows the mean in steps: where every rank changed a little with every event, all of
+    /// those who wait would change places all the time.
+    fn scale(&mut self) -> f64 {
+        let mean = self.mean_fraction().max(MIN_MEAN);
+        if !(mean / MEAN_STEP..=mean * MEAN_STEP).contains(&self.scale) {
+            self.scale = mean;
+        }
+        self.scale
+    }
+
     /// Above this `f` a job is overdue. Where stalls are few, order of size and the pull of stalls do without a limit.
     fn limit(&self) -> f64 {
         let mean = self.mean_fraction();
@@ -277,11 +289,10 @@ impl Ledger {
         1.0 - (1.0 - behind) * (1.0 - mean)
     }
 
-    /// The job's rank from now on. The pull of stalls is a curve; the line is its chord from this moment to the one when the
-    /// job will have been stalled by another mean stall, when it is looked at again.
+    /// The job's rank from now on.
     fn line(&mut self, seat: Seat, served: bool, desk: &Desk) -> Line {
         let now_ns = desk.now_ns;
-        let (limit, mean) = (self.limit(), self.mean_fraction().max(MIN_MEAN));
+        let (limit, mean) = (self.limit(), self.scale());
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(now_ns);
         standing.stalled_since_ns = if served { SERVED } else { now_ns };
@@ -293,21 +304,18 @@ impl Ledger {
         standing.overdue = fraction >= limit && (!served || standing.overdue);
         let Standing { worth, overdue, .. } = *standing;
         if !served {
-            let missing = if overdue { mean } else { (limit - fraction).clamp(MIN_LOOK * mean, mean) };
-            self.look_by(seat, overtaken_at_ns(now_ns, missing, growth));
+            let missing = if overdue { 1.0 } else { limit - fraction };
+            self.look_by(seat, overtaken_at_ns(now_ns, missing.max(MIN_LOOK * mean), growth));
         }
-        let slope = |slope: f64| if served { 0.0 } else { slope };
+        let (in_place, grows) = if served { (IN_PLACE, 0.0) } else { (0.0, 1.0) };
         if overdue {
-            return Line { value: OVERDUE + fraction, slope: slope(growth), at_ns: now_ns };
+            let value = OVERDUE + fraction * (1.0 + in_place);
+            return Line { value, slope: grows * growth, at_ns: now_ns };
         }
         let stalled = fraction / mean;
         let (pull, next_pull) = (pull(stalled), pull(stalled + 1.0));
-        let in_place = if served { IN_PLACE } else { 0.0 };
-        Line {
-            value: pull + worth + in_place,
-            slope: slope((next_pull - pull) * growth / mean),
-            at_ns: now_ns,
-        }
+        let slope = grows * (next_pull - pull) * growth / mean;
+        Line { value: pull + worth + in_place, slope, at_ns: now_ns }
     }
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
@@ -412,7 +420,7 @@ impl Standing {
 
 /// What it adds to a job's rank to have been stalled so many times the mean stall.
 fn pull(stalled: f64) -> f64 {
-    (PULL * stalled * stalled).min(MAX_PULL)
+    (PULL * stalled).min(MAX_PULL)
 }
 
 /// The mean of what is still to come of a quantity expected to be `ahead` more, with the given
