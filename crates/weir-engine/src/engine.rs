@@ -151,6 +151,8 @@ pub struct Ignored {
 /// Where a policy reads what is known and leaves its answers.
 pub struct Desk<'a> {
     pub now_ns: u64,
+    /// The phase that ends is cut short: its job leaves. What it moved says nothing of the job's volumes.
+    pub(crate) cut_short: bool,
     records: &'a mut Records,
     share_of_all: &'a mut Option<f64>,
     actions: &'a mut Vec<Action>,
@@ -293,7 +295,7 @@ impl Engine {
 
     fn desk<'a>(&'a mut self, actions: &'a mut Vec<Action>) -> (&'a mut dyn Policy, Desk<'a>) {
         let Engine { policy, records, share_of_all, now_ns, .. } = self;
-        (&mut **policy, Desk { now_ns: *now_ns, records, share_of_all, actions })
+        (&mut **policy, Desk { now_ns: *now_ns, cut_short: false, records, share_of_all, actions })
     }
 
     fn joined(&mut self, job: JobId, info: JobInfo, actions: &mut Vec<Action>) {
@@ -377,6 +379,7 @@ impl Engine {
     fn finish_phase(&mut self, seat: Seat, whole: bool, actions: &mut Vec<Action>) {
         self.records.phase(seat).set_share(self.now_ns, 0.0);
         let (policy, mut desk) = self.desk(actions);
+        desk.cut_short = !whole;
         policy.ended(seat.job, &mut desk);
         self.records.end_phase(seat, self.now_ns, whole);
     }
