@@ -52,7 +52,7 @@ impl Site {
         )?;
         let path = directory.path().join("sock");
         let text = format!("unix:{}", path.display());
-        let words = ["--listen", &text, "--policy", policy, "--backfill", "off"];
+        let words = ["--listen", &text, "--policy", policy];
         let config = config.display().to_string();
         let service = Service::start(&[&words[..], &["--config", &config]].concat())?;
         Ok(Site { directory, _service: service, address: Address::Unix(path), text })
