@@ -83,10 +83,11 @@ bench: setup-test build ## Measure what Weir costs per call, and the engine
 	scripts/bench.sh
 
 .PHONY: bench-sharing
-bench-sharing: setup-test build ## Measure what coordination is worth on limited storage (as root; half an hour)
+bench-sharing: setup-test build ## Measure what coordination is worth on limited storage (as root; an hour)
 	benches/sharing/mix.py || [ $$? = 77 ]
 	benches/sharing/shares.py || [ $$? = 77 ]
 	benches/sharing/reads.py || [ $$? = 77 ]
+	benches/sharing/harm.py || [ $$? = 77 ]
 
 .PHONY: built
 built:

@@ -15,23 +15,25 @@ weir_command=${WEIR_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/weir}
 unset WEIR_BIN
 
 sockets=$(mktemp -d)
+# Turns are taken at a disk, never in memory.
+disk=$(mktemp -d /var/tmp/weir-gate.XXXXXX)
 # Who asks is granted at once, though the other's phase may not have ended.
 export WEIR_POLICY=fair
 "$weir_command" coordinator --listen "unix:$sockets/socket" --policy $WEIR_POLICY >"$work/service.log" 2>&1 &
 service=$!
-trap 'kill $service 2>/dev/null; rm -rf "$sockets" "$work"' EXIT
+trap 'kill $service 2>/dev/null; rm -rf "$sockets" "$disk" "$work"' EXIT
 sleep 0.5
 
 run() { # run MPI NAME COORDINATOR
-    job "$1" "$3" "$work/file" $count $pause_us | median >>"$work/times.$1.$2"
+    job "$1" "$3" "$disk/file" $count $pause_us | median >>"$work/times.$1.$2"
 }
 run_beside() { # run_beside MPI NAME COORDINATOR: of the other job, which comes later, a phase lies between any two
-    (sleep 0.5 && job "$1" "$3" "$work/other" $((count * 13 / 10)) $((pause_us * 9 / 10)) >/dev/null) &
+    (sleep 0.5 && job "$1" "$3" "$disk/other" $((count * 13 / 10)) $((pause_us * 9 / 10)) >/dev/null) &
     run "$1" "$2" "$3"
     wait $!
 }
 job() { # job MPI COORDINATOR FILE COUNT PAUSE_US
-    WEIR_PHASE_GAP=1ms WEIR_COORDINATOR=$2 launch 1 "$weir" "$work/gate.$1" "$3" "$4" "$5"
+    WEIR_PHASE_GAP=1ms WEIR_FREE_BYTES=0 WEIR_COORDINATOR=$2 launch 1 "$weir" "$work/gate.$1" "$3" "$4" "$5"
 }
 ask_machine() { # ask_machine NAME SLEEPERS
     "$work/wake" "$2" $count $pause_us | median >>"$work/machine.$1"

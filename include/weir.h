@@ -11,6 +11,7 @@
 /* Made by cbindgen from src/capi.rs: do not edit. */
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifndef WEIR_INLINE
 
@@ -38,6 +39,21 @@ int weir_active(void);
 int weir_phase_begin(const char *name);
 
 /*
+ As weir_phase_begin(), and says how many bytes this process will move in the phase; 0 if that is not known. The
+ coordinator takes the sum over all processes for the size of the phase, so one of them may say it for all, if the others say 0.
+ A process that moves more than it said is not held back for it: what it said counts no more.
+ */
+int weir_phase_begin_sized(const char *name, uint64_t bytes);
+
+/*
+ Says what the I/O phases of this program will be like: `period_s` seconds from the beginning of one to the beginning of
+ the next, as if no other job did I/O, and `bytes` that this process moves in one (as with weir_phase_begin_sized(): one
+ process may say it for all). 0 where that is not known: then it is learnt. What is said here counts until something else is
+ said, and above WEIR_PERIOD. Returns 0, or -1 when nothing is being measured or `period_s` is no time.
+ */
+int weir_expect(double period_s, uint64_t bytes);
+
+/*
  Says that the I/O phase ends. Returns 0, or -1 when nothing is being measured.
  */
 int weir_phase_end(void);
@@ -58,6 +74,39 @@ double weir_characteristic_time(void);
  Share of this process's time so far that was I/O, from 0 to 1; negative when nothing is measured.
  */
 double weir_io_ratio(void);
+
+/*
+ Share of its storage that this job has now, from 0 to 1: 1 while no other job limits it, 0 while it has no turn. Of several storages,
+ the smallest. Negative when nobody coordinates the job, and before its first I/O of some size.
+ */
+double weir_share(void);
+
+/*
+ Seconds until this job should be able to go on, as its coordinator has said last; 0 if it may go, if that cannot be told,
+ and if the time has passed already. While the job has to wait, weir_share() is 0.
+ */
+double weir_expected_wait(void);
+
+/*
+ Seconds that this process spent in its latest collective call on the file on neither storage nor waiting for its turn:
+ for exchanging data with other processes, and for waiting for them. After very many calls it is the latest that the
+ profile has listed. `file` is the MPI_File. Negative when there was none.
+ */
+double weir_shuffle_cost(void *file);
+
+/*
+ Seconds by which this process could have been later in its latest collective call on the file without making the call
+ longer: by how much weir_shuffle_cost() is longer than in the shortest call alike (the same function and bytes), which is what
+ it waited for others. An estimate of this process alone; the profile compares all processes. Negative when there were fewer
+ than two such calls.
+ */
+double weir_acceptable_delay(void *file);
+
+/*
+ How many aggregators and stripes the coordinator has given to the file when it was created (WEIR_HINTS=on), 0 where it had no
+ opinion. `file` is the MPI_File; either pointer may be NULL. Returns 0, or -1 when nothing was given: then both are 0.
+ */
+int weir_allocation(void *file, int *aggregators, int *stripes);
 
 /*
  Brings the record on disk up to date, so that `weir report` shows this process as it is now.
@@ -101,6 +150,18 @@ static inline int weir_phase_begin(const char *name)
     return weir_find_("weir_phase_begin", &f) ? f(name) : -1;
 }
 
+static inline int weir_phase_begin_sized(const char *name, uint64_t bytes)
+{
+    int (*f)(const char *, uint64_t);
+    return weir_find_("weir_phase_begin_sized", &f) ? f(name, bytes) : -1;
+}
+
+static inline int weir_expect(double period_s, uint64_t bytes)
+{
+    int (*f)(double, uint64_t);
+    return weir_find_("weir_expect", &f) ? f(period_s, bytes) : -1;
+}
+
 static inline int weir_phase_end(void)
 {
     int (*f)(void);
@@ -123,6 +184,42 @@ static inline double weir_io_ratio(void)
 {
     double (*f)(void);
     return weir_find_("weir_io_ratio", &f) ? f() : -1.0;
+}
+
+static inline double weir_share(void)
+{
+    double (*f)(void);
+    return weir_find_("weir_share", &f) ? f() : -1.0;
+}
+
+static inline double weir_expected_wait(void)
+{
+    double (*f)(void);
+    return weir_find_("weir_expected_wait", &f) ? f() : 0.0;
+}
+
+static inline double weir_shuffle_cost(void *file)
+{
+    double (*f)(void *);
+    return weir_find_("weir_shuffle_cost", &f) ? f(file) : -1.0;
+}
+
+static inline double weir_acceptable_delay(void *file)
+{
+    double (*f)(void *);
+    return weir_find_("weir_acceptable_delay", &f) ? f(file) : -1.0;
+}
+
+static inline int weir_allocation(void *file, int *aggregators, int *stripes)
+{
+    int (*f)(void *, int *, int *);
+    if (weir_find_("weir_allocation", &f))
+        return f(file, aggregators, stripes);
+    if (aggregators)
+        *aggregators = 0;
+    if (stripes)
+        *stripes = 0;
+    return -1;
 }
 
 static inline int weir_flush(void)

@@ -10,7 +10,7 @@ use crate::measure::lane::{Own, Shared};
 use crate::shim::caller::Thread;
 use crate::shim::shield::shield;
 use crate::{abi, gate, measure, profile};
-use std::ffi::{CStr, c_char, c_double, c_int};
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Version of the library, such as "0.1.0".
@@ -31,6 +31,15 @@ pub extern "C" fn weir_active() -> c_int {
 /// ones; it may be NULL. Returns 0, or -1 when nothing is being measured.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
+    // SAFETY: this function's contract is the same.
+    unsafe { weir_phase_begin_sized(name, 0) }
+}
+
+/// As weir_phase_begin(), and says how many bytes this process will move in the phase; 0 if that is not known. The
+/// coordinator takes the sum over all processes for the size of the phase, so one of them may say it for all, if the others say 0.
+/// A process that moves more than it said is not held back for it: what it said counts no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_phase_begin_sized(name: *const c_char, bytes: u64) -> c_int {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     if !armed() {
         return -1;
@@ -49,10 +58,28 @@ pub unsafe extern "C" fn weir_phase_begin(name: *const c_char) -> c_int {
             measure::open_shared_lane();
             activity::begin_marked::<Shared>(mark);
         }
-        gate::phase_begins();
+        gate::phase_begins(bytes);
         0
     })
 }
+
+/// Says what the I/O phases of this program will be like: `period_s` seconds from the beginning of one to the beginning of
+/// the next, as if no other job did I/O, and `bytes` that this process moves in one (as with weir_phase_begin_sized(): one
+/// process may say it for all). 0 where that is not known: then it is learnt. What is said here counts until something else is
+/// said, and above WEIR_PERIOD. Returns 0, or -1 when nothing is being measured or `period_s` is no time.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_expect(period_s: c_double, bytes: u64) -> c_int {
+    if !armed() || !(0.0..=MAX_PERIOD_S).contains(&period_s) {
+        return -1;
+    }
+    shield(-1, || {
+        gate::expect((period_s * 1e9) as u64, bytes);
+        0
+    })
+}
+
+/// No period is longer than a year.
+const MAX_PERIOD_S: f64 = 366.0 * 86400.0;
 
 /// Says that the I/O phase ends. Returns 0, or -1 when nothing is being measured.
 #[unsafe(no_mangle)]
@@ -101,6 +128,61 @@ pub extern "C" fn weir_characteristic_time() -> c_double {
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_io_ratio() -> c_double {
     shield(-1.0, || measure::live::io_ratio().unwrap_or(-1.0))
+}
+
+/// Share of its storage that this job has now, from 0 to 1: 1 while no other job limits it, 0 while it has no turn. Of several storages,
+/// the smallest. Negative when nobody coordinates the job, and before its first I/O of some size.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_share() -> c_double {
+    shield(-1.0, || gate::prospect().map_or(-1.0, |prospect| prospect.share))
+}
+
+/// Seconds until this job should be able to go on, as its coordinator has said last; 0 if it may go, if that cannot be told,
+/// and if the time has passed already. While the job has to wait, weir_share() is 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_expected_wait() -> c_double {
+    shield(0.0, gate::expected_wait_s)
+}
+
+/// Seconds that this process spent in its latest collective call on the file on neither storage nor waiting for its turn:
+/// for exchanging data with other processes, and for waiting for them. After very many calls it is the latest that the
+/// profile has listed. `file` is the MPI_File. Negative when there was none.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_shuffle_cost(file: *mut c_void) -> c_double {
+    shield(-1.0, || exchanged(file).map_or(-1.0, |exchanged| exchanged.latest_s))
+}
+
+/// Seconds by which this process could have been later in its latest collective call on the file without making the call
+/// longer: by how much weir_shuffle_cost() is longer than in the shortest call alike (the same function and bytes), which is what
+/// it waited for others. An estimate of this process alone; the profile compares all processes. Negative when there were fewer
+/// than two such calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_acceptable_delay(file: *mut c_void) -> c_double {
+    shield(-1.0, || exchanged(file).and_then(|exchanged| exchanged.beyond_shortest_s).unwrap_or(-1.0))
+}
+
+fn exchanged(file: *mut c_void) -> Option<measure::live::Exchanged> {
+    let open = measure::handles::find(file.addr()).filter(|_| armed())?;
+    // Zero is all files that have no place of their own.
+    Some(open.block().file.load(Relaxed)).filter(|file| *file != 0).and_then(measure::live::exchanged)
+}
+
+/// How many aggregators and stripes the coordinator has given to the file when it was created (WEIR_HINTS=on), 0 where it had no
+/// opinion. `file` is the MPI_File; either pointer may be NULL. Returns 0, or -1 when nothing was given: then both are 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weir_allocation(
+    file: *mut c_void,
+    aggregators: *mut c_int,
+    stripes: *mut c_int,
+) -> c_int {
+    let granted = shield(None, || gate::hints::granted(file.addr()).filter(|_| armed()));
+    for (place, number) in [aggregators, stripes].into_iter().zip(granted.unwrap_or([0; 2])) {
+        if !place.is_null() {
+            // SAFETY: not null, and a place for an int by this function's contract.
+            unsafe { place.write(c_int::try_from(number).unwrap_or(c_int::MAX)) };
+        }
+    }
+    if granted.is_some() { 0 } else { -1 }
 }
 
 /// Brings the record on disk up to date, so that `weir report` shows this process as it is now.

@@ -12,7 +12,7 @@ use weir_coord::member::Way;
 use weir_coord::server::Settings;
 use weir_coord::{DEFAULT_ORDER, Order, PolicyKind};
 pub(crate) use weir_profile::settings::Gate;
-use weir_profile::settings::{bytes, flag, from_directory, gate, paths, time_ns};
+use weir_profile::settings::{bytes, count, flag, from_directory, gate, paths, time_ns};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +38,10 @@ pub(crate) struct Config {
     pub(crate) free_bytes: u64,
     /// Whether new files get hints from the coordinator.
     pub(crate) hints: bool,
+    /// From the beginning of a phase to the next, as the user says.
+    pub(crate) period_ns: Option<u64>,
+    /// Nodes of the job, as the user says.
+    pub(crate) nodes: Option<u64>,
 }
 
 const DEFAULT: Config = Config {
@@ -56,6 +60,8 @@ const DEFAULT: Config = Config {
     max_wait_ns: 60_000_000_000,
     free_bytes: 512 << 10,
     hints: false,
+    period_ns: None,
+    nodes: None,
 };
 
 static CONFIG: RwLock<Config> = RwLock::new(DEFAULT);
@@ -85,6 +91,8 @@ const KNOWN: &[&str] = &[
     "WEIR_MAX_WAIT",
     "WEIR_FREE_BYTES",
     "WEIR_HINTS",
+    "WEIR_PERIOD",
+    "WEIR_NODES",
 ];
 
 pub(crate) fn get<R>(look: impl FnOnce(&Config) -> R) -> R {
@@ -198,6 +206,12 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
         bytes(v).map(|bytes| config.free_bytes = bytes).is_ok()
     });
     setting("WEIR_HINTS", "on or off", "off", &mut |v| flag(v).map(|on| config.hints = on).is_ok());
+    setting("WEIR_PERIOD", "a time such as 60, 500ms or 2s", "what is learnt", &mut |v| {
+        time_ns(v).map(|ns| config.period_ns = Some(ns)).is_ok()
+    });
+    setting("WEIR_NODES", "a number of nodes", "what the launcher says", &mut |v| {
+        count(v).map(|nodes| config.nodes = Some(nodes)).is_ok()
+    });
     for name in ["WEIR_VERBOSE", "WEIR_DISABLE"] {
         setting(name, "0 or 1", "0", &mut |v| flag(v).is_ok());
     }
@@ -322,6 +336,8 @@ mod tests {
             ("WEIR_GATE", "posix"),
             ("WEIR_MAX_WAIT", "0"),
             ("WEIR_FREE_BYTES", "much"),
+            ("WEIR_PERIOD", "often"),
+            ("WEIR_NODES", "0"),
         ] {
             assert_eq!(parse_one(name, value).1.len(), 1, "{name}={value}");
         }

@@ -104,10 +104,10 @@ def known(work, name, binary, ranks, w_iter_s, mean_phase_bytes):
 
 
 def start(mpi, ranks, settings, command):
-    """Starts a job; the settings are for its ranks alone, not for the launcher."""
-    words = [f"{name}={value}" for name, value in settings.items()]
-    launcher = [*shlex.split(mpi["MPI_EXEC"]), "-n", str(ranks), "env", *words]
-    job = subprocess.Popen([*launcher, *map(str, command)], env=mpi, stdout=subprocess.PIPE, text=True)
+    """Starts a job; the settings are for its ranks alone, not for the launcher. No ranks: one, without a launcher."""
+    words = ["env", *(f"{name}={value}" for name, value in settings.items())]
+    launcher = [*shlex.split(mpi["MPI_EXEC"]), "-n", str(ranks)] if ranks else []
+    job = subprocess.Popen([*launcher, *words, *map(str, command)], env=mpi, stdout=subprocess.PIPE, text=True)
     STARTED.append(job)
     return job
 

@@ -13,8 +13,10 @@ mix each time. Measured is a window that begins when all have started and ends b
 """
 
 import argparse
+import json
 import pathlib
 import random
+import subprocess
 import sys
 import time
 from collections import namedtuple
@@ -47,6 +49,7 @@ def parse_arguments():
     parser.add_argument("--phase-gap", help="WEIR_PHASE_GAP for the jobs [default: as learnt]")
     parser.add_argument("--seed", type=int, default=1, help="of the first repetition")
     parser.add_argument("--strangers", action="store_true", help="nothing is known of the jobs from earlier runs")
+    parser.add_argument("--predict", action="store_true", help="also what `weir simulate sharing --live` says of each mix")
     parser.add_argument("--log", type=pathlib.Path, help="directory for what every job printed")
     arguments = parser.parse_args()
     arguments.policies = arguments.policies.split(",")
@@ -138,6 +141,26 @@ def settings_of(work, job, binary, alone_io_s):
     return known(work, job.name, binary, RANKS, job.compute_s + alone_io_s, job.volume_bytes)
 
 
+def predict(work, jobs, alone):
+    """What the simulation of the same jobs says, by policy: utilization and stretch."""
+    window = [ARGUMENTS.begin, ARGUMENTS.begin + ARGUMENTS.window]
+    described = []
+    for job, io_s in zip(jobs, alone):
+        phases = [["compute", job.first_s], ["bytes", job.volume_bytes]]
+        phases += int(window[1] / job.compute_s + 1) * [["compute", job.compute_s], ["bytes", job.volume_bytes]]
+        # One rank of a node writes for all in a collective call.
+        about = {"name": job.name, "phases": phases, "request": RANKS * job.request_bytes}
+        if not ARGUMENTS.strangers:
+            about["w_iter"] = job.compute_s + io_s
+        described.append(about)
+    # The bandwidth that the jobs see when they are alone.
+    bandwidth = median([job.volume_bytes / io_s for job, io_s in zip(jobs, alone)])
+    scenario = {"bandwidth": bandwidth, "window": window, "jobs": described}
+    command = [work / "weir", "simulate", "sharing", "-", "--live", "--json", "--policy", ",".join(ARGUMENTS.policies)]
+    out = subprocess.run(command, input=json.dumps(scenario), stdout=subprocess.PIPE, text=True, check=True).stdout
+    return json.loads(out)["policies"]
+
+
 def run_mix(work, mpi, binary, jobs, alone, policy):
     """All jobs at once under a policy: what each did within the window."""
     with coordinator(work, policy) as settings:
@@ -202,10 +225,14 @@ def main():
             load = sum(io_s / (io_s + job.compute_s) for job, io_s in zip(jobs, alone))
             print(f"seed {seed}: measured load {load:.2f};", end=" ")
             print(", ".join(f"{job.name} {job.compute_s:.1f}+{io_s:.2f} s" for job, io_s in zip(jobs, alone)))
+            predicted = predict(work, jobs, alone) if ARGUMENTS.predict else {}
             for policy in ARGUMENTS.policies:
                 judged = judge(jobs, alone, run_mix(work, mpi, binary, jobs, alone, policy))
                 results[policy].append(judged)
                 print(f"  {policy:<10}", " ".join(f"{name} {value:.3f}" for name, value in judged.items()), flush=True)
+                for name in ("utilization", "stretch") if predicted else ():
+                    value = predicted[policy][name]
+                    print(f"  {'':<10} predicted {name} {value:.3f}, measured ×{judged[name] / value:.3f} of it", flush=True)
         print_table(results)
         say_load()
 

@@ -22,6 +22,7 @@ use weir_coord::coordinator::{Coordinator, Pace};
 use weir_coord::ledger::Sum;
 use weir_coord::session::{Gate, Input, Limits, Output, Peer, Route, Session, Wanted};
 use weir_coord::storage::Storage;
+use weir_coord::tokens::UNLIMITED;
 use weir_coord::wire::{Identity, Inbox, MAX_FRAME_BYTES, Message};
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
@@ -194,7 +195,12 @@ fn coordinate(input: &[u8]) -> Result<(), String> {
             {
                 return Err(format!("{answer:?} is no place"));
             }
-            if matches!(answer, Message::Grant { share, .. } if !(share > 0.0 && share <= 1.0)) {
+            // A job that is backfilled has no share, and a limit.
+            let is_sound = |share: f64, credit_bytes| {
+                (share == 0.0 && credit_bytes < UNLIMITED) || (share > 0.0 && share <= 1.0)
+            };
+            if matches!(answer, Message::Grant { share, credit_bytes, .. } if !is_sound(share, credit_bytes))
+            {
                 return Err(format!("{answer:?} has no share"));
             }
         }

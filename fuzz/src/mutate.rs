@@ -24,7 +24,9 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     };
     let progress = Progress { done_bytes: 1 << 20, spent_bytes: 2 << 20, wanted_bytes: 3 << 20 };
     let begin = Message::Begin { phase: 1, bytes: Some(1 << 30) };
-    let moved = Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0 };
+    let announce = Message::Announce { phase: 1, bytes: None, known_bytes: 1 << 31 };
+    let expect = Message::Expect { period_ns: Some(60_000_000_000) };
+    let moved = Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0, is_resting: false };
     let end = Message::End { phase: 1, bytes: 3 << 20, io_ns: 5, waited_ns: 6 };
     let age_ns = 1 << 30;
     let resume = Message::Resume { phase: 1, bytes: None, age_ns, granted: true, progress };
@@ -48,6 +50,8 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         Message::Turn { number: 2, call: 1 },
         hello("a"),
         begin.clone(),
+        announce.clone(),
+        expect.clone(),
         moved.clone(),
         end.clone(),
         resume.clone(),
@@ -67,7 +71,7 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         },
         Message::Grant { phase: 1, share: 0.5, credit_bytes: u64::MAX, expected_ns: 0 },
         Message::Hold { phase: 1, expected_ns: 1 },
-        Message::Credit { phase: 1, credit_bytes: 1 << 22, expected_ns: 1 << 30 },
+        Message::Credit { phase: 1, share: 0.5, credit_bytes: 1 << 22, expected_ns: 1 << 30 },
         Message::Ahead { granted: true },
         Message::Status { last: true, text: "{}".into() },
         Message::Refuse { reason: "wrong key".into() },
@@ -77,7 +81,8 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
     let all = |message: &Message| vec![message.clone(); 3];
     let greet = vec![hello("a"), hello("c"), hello("d")];
     let conversation =
-        [greet.clone(), all(&begin), all(&moved), all(&end), all(&begin), all(&moved)].concat();
+        [greet.clone(), all(&begin), all(&announce), all(&moved), all(&end), all(&expect), all(&begin)]
+            .concat();
     inputs.push(frames(&conversation));
     let takeover = [vec![hello("a"), hello("b"), hello("b")], all(&resume), all(&moved), all(&end)].concat();
     inputs.push(frames(&takeover));

@@ -27,6 +27,9 @@ const LIMIT: Duration = Duration::from_millis(250);
 /// What of an answer is handed on: request, aggregators, stripes, number of targets, targets.
 type Told = [u32; 4 + TARGETS];
 
+/// How many aggregators and stripes files were given that are open, by handle.
+static GRANTED: Mutex<Vec<(usize, [u32; 2])>> = Mutex::new(Vec::new());
+
 /// Files that have an allocation, in the process that asked, by handle.
 static ALLOCATED: Mutex<Vec<(usize, Allocation)>> = Mutex::new(Vec::new());
 
@@ -40,6 +43,8 @@ struct Allocation {
 /// An info of our own for one call, freed with it.
 pub(crate) struct Hints {
     info: u64,
+    /// Aggregators and stripes; 0: no opinion.
+    granted: [u32; 2],
     allocation: Option<Allocation>,
 }
 
@@ -52,6 +57,10 @@ impl Hints {
 
     /// The file was opened.
     pub(crate) fn opened(&self, handle: usize) {
+        let mut granted = GRANTED.lock().unwrap_or_else(|e| e.into_inner());
+        granted.retain(|(of, _)| *of != handle);
+        granted.push((handle, self.granted));
+        drop(granted);
         if let Some(allocation) = self.allocation {
             ALLOCATED.lock().unwrap_or_else(|e| e.into_inner()).push((handle, allocation));
         }
@@ -160,7 +169,7 @@ fn with_hints(info: Handle, told: &Told, allocation: Option<Allocation>) -> Opti
         return None;
     }
     let abi = abi::current();
-    let mut hints = Hints { info: 0, allocation };
+    let mut hints = Hints { info: 0, granted: [aggregators, stripes], allocation };
     let place = (&raw mut hints.info).cast();
     // SAFETY: room for a handle of any ABI, and the program's own info.
     let made = unsafe {
@@ -178,8 +187,15 @@ fn with_hints(info: Handle, told: &Told, allocation: Option<Allocation>) -> Opti
     Some(hints)
 }
 
+/// How many aggregators and stripes an open file was given; 0: no opinion on that.
+pub(crate) fn granted(handle: usize) -> Option<[u32; 2]> {
+    let granted = GRANTED.lock().unwrap_or_else(|e| e.into_inner());
+    granted.iter().find(|(of, _)| *of == handle).map(|(_, granted)| *granted)
+}
+
 /// A file is closed: its place is free for others.
 pub(crate) fn closed(handle: usize) {
+    GRANTED.lock().unwrap_or_else(|e| e.into_inner()).retain(|(of, _)| *of != handle);
     let mut allocated = ALLOCATED.lock().unwrap_or_else(|e| e.into_inner());
     let Some(index) = allocated.iter().position(|(of, _)| *of == handle) else { return };
     let (_, allocation) = allocated.swap_remove(index);

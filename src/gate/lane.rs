@@ -7,11 +7,12 @@ use super::storage::{self, Found, StorageName};
 use super::{HELD_BACK, NOTHING, keep_reason, note, say_alone};
 use crate::config;
 use crate::measure;
+use crate::node;
 use crate::profile;
 use crate::shim::shield::shield;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use weir_coord::ledger::SILENT_NS;
 use weir_coord::now_ns;
@@ -24,6 +25,9 @@ const MAX_LANES: usize = 4;
 pub(super) struct Lane {
     /// The page of the job, once there is one.
     presence: AtomicPtr<Presence>,
+    /// Failed attempts to get it, and when the next may be made.
+    failures: AtomicU32,
+    retry_ns: AtomicU64,
     pub(super) thread: LeaderThread,
 }
 
@@ -33,9 +37,7 @@ pub(super) struct Presence {
     pub(super) storage: StorageName,
 }
 
-static LANES: [Lane; MAX_LANES] =
-    [const { Lane { presence: AtomicPtr::new(std::ptr::null_mut()), thread: LeaderThread::new() } };
-        MAX_LANES];
+static LANES: [Lane; MAX_LANES] = [const { Lane::new() }; MAX_LANES];
 
 /// What is known of storages.
 #[derive(Default)]
@@ -58,8 +60,26 @@ const ALONE: u8 = u8::MAX;
 /// MPI files that are open in this process, and phases that it has marked: for lanes that come later.
 static OPEN_FILES: AtomicU32 = AtomicU32::new(0);
 static MARKS: AtomicU32 = AtomicU32::new(0);
+/// What the program has announced of the phase that it has marked, and what it expects of all.
+static ANNOUNCED_BYTES: AtomicU64 = AtomicU64::new(0);
+static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
+static USUAL_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// The helper process of the node may be slow to answer on a machine that is just then busy: so often it is asked, and requests that
+/// come meanwhile are not held back.
+const MAX_ATTEMPTS: u32 = 5;
+const RETRY_NS: u64 = 500_000_000;
 
 impl Lane {
+    const fn new() -> Lane {
+        Lane {
+            presence: AtomicPtr::new(std::ptr::null_mut()),
+            failures: AtomicU32::new(0),
+            retry_ns: AtomicU64::new(0),
+            thread: LeaderThread::new(),
+        }
+    }
+
     pub(super) fn presence(&self) -> Option<&'static Presence> {
         // SAFETY: null, or what `join` made and nobody frees.
         unsafe { self.presence.load(Acquire).as_ref() }
@@ -80,19 +100,24 @@ impl Lane {
         if let Some(presence) = self.presence() {
             return Some(presence);
         }
+        if now_ns() < self.retry_ns.load(Relaxed) {
+            return None;
+        }
         let storage = known.storages.get(number)?.clone();
         // What happens from here on is kept.
         measure::ensure();
         let identity = profile::identity();
-        let place = Place::of(&identity.job, &storage.name);
-        match place.and_then(|place| Attached::to(&place, self).map(|attached| (attached, place))) {
-            Ok((attached, place)) => {
+        let place = Place::of(&storage.name);
+        match Attached::to(&place, self) {
+            Ok(attached) => {
                 let presence: &'static Presence = Box::leak(Box::new(Presence { attached, place, storage }));
                 let (page, slot) = (attached.page, attached.slot);
                 if identity.rank == 0 {
                     page.is_home.store(1, Release);
                 }
                 slot.open_files.store(OPEN_FILES.load(Acquire), Release);
+                slot.announce(ANNOUNCED_BYTES.load(Acquire));
+                slot.expect(PERIOD_NS.load(Relaxed), USUAL_BYTES.load(Relaxed));
                 slot.marks.store(MARKS.load(Acquire), Release);
                 let fresh = page.ledger.first_beat(now_ns());
                 self.presence.store(std::ptr::from_ref(presence).cast_mut(), Release);
@@ -102,6 +127,11 @@ impl Lane {
                 Some(presence)
             }
             Err(reason) => {
+                let is_last = self.failures.fetch_add(1, Relaxed) + 1 >= MAX_ATTEMPTS;
+                if node::may_answer_later(&reason) && !is_last {
+                    self.retry_ns.store(now_ns() + RETRY_NS, Relaxed);
+                    return None;
+                }
                 HELD_BACK.store(NOTHING, Release);
                 note(|counts| &counts.opens, 1);
                 keep_reason(&reason);
@@ -146,6 +176,7 @@ pub(super) fn reset() {
         .store(if config::get(|c| c.gate_paths.is_empty()) { NOT_LOOKED_UP } else { ALONE }, Relaxed);
     OPEN_FILES.store(0, Relaxed);
     MARKS.store(0, Relaxed);
+    [&ANNOUNCED_BYTES, &PERIOD_NS, &USUAL_BYTES].iter().for_each(|number| number.store(0, Relaxed));
 }
 
 /// The file of this index is not held back.
@@ -155,14 +186,15 @@ pub(super) fn leave_alone(index: u64) {
     }
 }
 
-/// The page of the storage that the file lies on, which is looked up at its first request. `None`: it is not held back.
+/// The page of the storage that the file lies on, which is looked up at its first request by a descriptor of the file.
+/// `None`: it is not held back, or there is no descriptor to tell.
 #[inline]
-pub(super) fn of_file(block: &Block, descriptor: i32) -> Option<Attached> {
+pub(super) fn of_file(block: &Block, descriptor: impl FnOnce() -> Option<i32>) -> Option<Attached> {
     let file = block.file.load(Relaxed) as usize;
     match FILE_LANES.get(file)?.load(Relaxed) {
         ALONE => None,
         NOT_LOOKED_UP => shield(None, || {
-            let lane = look_up(descriptor)?;
+            let lane = look_up(descriptor()?)?;
             if file != 0 {
                 FILE_LANES[file].store(lane, Relaxed);
             }
@@ -187,11 +219,7 @@ pub(super) fn of_path(path: &str) -> Option<Attached> {
 /// The lane of an open file; nothing if it cannot be told, this time.
 #[cold]
 fn look_up(descriptor: i32) -> Option<u8> {
-    // SAFETY: zeros are a valid description, which outlives the call.
-    let device = unsafe {
-        let mut about: libc::stat = std::mem::zeroed();
-        (libc::fstat(descriptor, &mut about) == 0).then_some(about.st_dev)
-    }?;
+    let device = device_of(descriptor)?;
     let mut known = known();
     if let Some((_, lane)) = known.devices.iter().find(|(of, _)| *of == device) {
         return Some(*lane);
@@ -209,6 +237,20 @@ fn look_up(descriptor: i32) -> Option<u8> {
     };
     known.devices.push((device, lane));
     Some(lane)
+}
+
+/// The device of an open file. Every rank asks: no server need be asked for it.
+fn device_of(descriptor: i32) -> Option<u64> {
+    // SAFETY: zeros are valid descriptions, which outlive the calls; an empty path is the descriptor itself.
+    unsafe {
+        let mut about: libc::statx = std::mem::zeroed();
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        if libc::statx(descriptor, c"".as_ptr(), flags, 0, &mut about) == 0 {
+            return Some(libc::makedev(about.stx_dev_major, about.stx_dev_minor));
+        }
+        let mut about: libc::stat = std::mem::zeroed();
+        (libc::fstat(descriptor, &mut about) == 0).then_some(about.st_dev)
+    }
 }
 
 impl Known {
@@ -243,10 +285,25 @@ pub(super) fn file_closed() {
     }
 }
 
-/// The program says that a phase begins: asks, without waiting, where the job does I/O.
-pub(super) fn phase_begins() {
+/// Whether this rank has said something that its node should hear, though it may never do I/O itself.
+pub(super) fn has_something_to_say() -> bool {
+    let numbers = [&ANNOUNCED_BYTES, &PERIOD_NS, &USUAL_BYTES];
+    MARKS.load(Relaxed) > 0 || numbers.iter().any(|number| number.load(Relaxed) > 0)
+}
+
+/// The program says what its phases are like.
+pub(super) fn expect(period_ns: u64, bytes: u64) {
+    PERIOD_NS.store(period_ns, Relaxed);
+    USUAL_BYTES.store(bytes, Relaxed);
+    present().for_each(|presence| presence.attached.slot.expect(period_ns, bytes));
+}
+
+/// The program says that a phase begins, and what it will move or 0: asks, without waiting, where the job does I/O.
+pub(super) fn phase_begins(bytes: u64) {
+    ANNOUNCED_BYTES.store(bytes, Release);
     MARKS.fetch_add(1, AcqRel);
     for Presence { attached, .. } in present() {
+        attached.slot.announce(bytes);
         if attached.slot.marks.fetch_add(1, AcqRel) == 0 {
             attached.page.bell.ring();
         }
@@ -254,6 +311,7 @@ pub(super) fn phase_begins() {
 }
 
 pub(super) fn phase_ends() {
+    ANNOUNCED_BYTES.store(0, Release);
     take_one(&MARKS);
     for Presence { attached, .. } in present() {
         if take_one(&attached.slot.marks) {

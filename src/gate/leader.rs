@@ -128,6 +128,7 @@ fn lead(presence: &Presence, is_leaving: &'static AtomicBool) {
 fn stand_open(page: &Page, is_leaving: &AtomicBool) {
     while !is_leaving.load(Acquire) {
         page.ledger.beat(now_ns());
+        page.ledger.set_prospect(None);
         hold(page, Gate::Open { reason: OpenReason::NoCoordinator }, 0);
         speak_up(page);
         std::thread::sleep(OPEN_LOOK);
@@ -171,9 +172,10 @@ fn introduction(storage: &StorageName) -> Result<(Way, Identity), String> {
         host: own.host.clone(),
         pid: std::process::id(),
         ranks: here.try_into().unwrap_or(u32::MAX),
-        nodes: own.nprocs.div_ceil(here).try_into().unwrap_or(u32::MAX),
+        nodes: profile::nodes(own.nprocs).try_into().unwrap_or(u32::MAX),
         w_iter_ns: habits.and_then(|habits| habits.w_iter_ns),
         mean_phase_bytes: habits.map(|habits| habits.mean_phase_bytes),
+        period_ns: config::get(|c| c.period_ns),
         weight: 1,
         user: weir_coord::auth::user(),
         account: account(),
@@ -273,6 +275,8 @@ impl Leader {
 
     fn hold(&self) {
         let session = self.member.session();
+        self.page.ledger.call_at(session.call_at_bytes());
+        self.page.ledger.set_prospect(session.prospect());
         hold(self.page, session.gate(), session.base_bytes());
     }
 

@@ -21,7 +21,7 @@ mod target;
 mod thread;
 
 use crate::config::{self, Gate};
-use crate::measure;
+use crate::measure::{self, files};
 use crate::shim::caller::{Caller, Thread};
 use crate::shim::shield::shield;
 use crate::{clock, lifecycle};
@@ -31,7 +31,7 @@ use reads::{Read, Reads};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
-use weir_coord::ledger::{self, Entry, Outcome, Patience, SILENT_NS, Slot};
+use weir_coord::ledger::{self, Entry, Outcome, Patience, Prospect, SILENT_NS, Slot};
 use weir_coord::now_ns;
 use weir_profile::layout::{Block, GateCounts, Header};
 
@@ -45,8 +45,10 @@ const EVERYTHING: usize = 2;
 /// the credit there is.
 const MAX_BYTES: u64 = 0x7fff_f000;
 
-/// A smaller request needs no turn: to ask for it would take longer than to make it.
-const MIN_BYTES: u64 = 4096;
+/// A smaller request needs no turn: to ask for it would take longer than to make it. With `WEIR_FREE_BYTES=0` every request
+/// takes its turn.
+static MIN_BYTES: AtomicU64 = AtomicU64::new(0);
+const USUAL_MIN_BYTES: u64 = 4096;
 
 /// Weir is armed. Whether anything is held back; the page is made with the first file.
 pub(crate) fn arm() -> bool {
@@ -57,6 +59,8 @@ pub(crate) fn arm() -> bool {
     };
     if held_back != NOTHING {
         lane::reset();
+        let is_small_free = config::get(|c| c.free_bytes > 0);
+        MIN_BYTES.store(if is_small_free { USUAL_MIN_BYTES } else { 0 }, Relaxed);
     }
     HELD_BACK.store(held_back, Release);
     held_back != NOTHING
@@ -110,7 +114,9 @@ impl Drop for Pass {
             if let Some(read) = &self.read {
                 read.ended(attached, now);
             }
-            page.ledger.leave(slot, *bytes, *start_ns, now);
+            if page.ledger.leave(slot, *bytes, *start_ns, now) {
+                page.bell.ring();
+            }
             // While there is credit nobody waits, and nobody else would find out.
             if page.ledger.silent_ns(now) > SILENT_NS {
                 replace_leader(lane);
@@ -132,10 +138,10 @@ pub(crate) fn admit(thread: &Thread, block: &Block, descriptor: i32, bytes: u64)
         Caller::App => held_back == EVERYTHING,
         _ => false,
     };
-    if !is_held_back || (1..MIN_BYTES).contains(&bytes) {
+    if !is_held_back || (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
         return Pass::FREE;
     }
-    let Some(attached) = lane::of_file(block, descriptor) else { return Pass::FREE };
+    let Some(attached) = lane::of_file(block, || Some(descriptor)) else { return Pass::FREE };
     let bytes = bytes.min(MAX_BYTES);
     match attached.page.ledger.enter(attached.slot, bytes) {
         Entry::Admitted => {}
@@ -288,11 +294,59 @@ pub(crate) fn file_closed() {
     }
 }
 
-/// `weir_phase_begin`: asks, without waiting. `weir_phase_end`: others may go.
-pub(crate) fn phase_begins() {
-    if is_on() {
-        shield((), lane::phase_begins);
+/// A rank is about to make a collective call that moves so many bytes of its own. Whoever moves them, its node hears of them
+/// before: they are the least that the phase will move. (A read may ask for the same bytes on every rank.)
+pub(crate) fn collective_begins(thread: &Thread, block: &Block, writes: bool, bytes: u64) {
+    let foretold_bytes = if writes && bytes >= MIN_BYTES.load(Relaxed) { bytes } else { 0 };
+    // A rank that moves nothing itself has a page only if it has something to say.
+    if foretold_bytes == 0 && !lane::has_something_to_say() {
+        return;
     }
+    let file = block.file.load(Relaxed);
+    let Some(attached) = lane::of_file(block, || files::mpi_fd_of(file)) else { return };
+    if foretold_bytes > 0 {
+        attached.slot.begin_call(foretold_bytes);
+        thread.announced_at.set(Some(attached.slot));
+    }
+}
+
+/// Whatever call the thread was in has ended.
+#[inline(always)]
+pub(crate) fn collective_ends(thread: &Thread) {
+    if let Some(slot) = thread.announced_at.take() {
+        slot.end_call();
+    }
+}
+
+/// `weir_phase_begin`: asks, without waiting; `bytes` is what the program says that it will move, or 0.
+/// `weir_phase_end`: others may go.
+pub(crate) fn phase_begins(bytes: u64) {
+    if is_on() {
+        shield((), || lane::phase_begins(bytes));
+    }
+}
+
+/// `weir_expect`: what the program says of its phases; 0 is unknown.
+pub(crate) fn expect(period_ns: u64, bytes: u64) {
+    if is_on() {
+        lane::expect(period_ns, bytes);
+    }
+}
+
+/// What the job has of its storages now: of the one where it has least, or has to wait longest. `None`: nobody coordinates.
+pub(crate) fn prospect() -> Option<Prospect> {
+    let now = now_ns();
+    let all = lane::present().filter_map(|presence| presence.attached.page.ledger.prospect(now));
+    all.reduce(|one, other| Prospect {
+        share: one.share.min(other.share),
+        go_on_ns: one.go_on_ns.max(other.go_on_ns),
+    })
+}
+
+/// Seconds until the job may go on, as its coordinator has said; 0 if it may go.
+pub(crate) fn expected_wait_s() -> f64 {
+    let go_on_ns = prospect().map_or(0, |prospect| prospect.go_on_ns);
+    go_on_ns.saturating_sub(now_ns()) as f64 * 1e-9
 }
 
 pub(crate) fn phase_ends() {
@@ -309,7 +363,7 @@ pub(crate) fn leave() {
     HELD_BACK.store(NOTHING, Release);
     for (lane, presence) in lane::take_all() {
         lane.thread.stop(presence, FAREWELL);
-        presence.attached.leave(&presence.place);
+        presence.attached.leave();
     }
 }
 

@@ -6,25 +6,22 @@ use super::lane::Lane;
 use super::reads::Readers;
 use crate::node::{self, memory};
 use crate::profile;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::Duration;
 use weir_coord::election;
 use weir_coord::ledger::{Fate, Ledger, Line, Slot};
-use weir_coord::place::PageFile;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x06");
+const MAGIC: u64 = u64::from_le_bytes(*b"WEIRGAT\x08");
 
 /// Everything starts as zero: closed, and without a leader.
 #[repr(C)]
 pub(super) struct Page {
     magic: AtomicU64,
-    /// Ranks that use the page.
-    attached: AtomicU32,
     /// Rank 0 is here: what there is to say is said on this node.
     pub(super) is_home: AtomicU32,
     pub(super) bell: Line<Bell>,
@@ -33,7 +30,7 @@ pub(super) struct Page {
     pub(super) ledger: Ledger,
 }
 
-const _: () = assert!(size_of::<Page>() < 88 << 10);
+const _: () = assert!(size_of::<Page>() < 152 << 10);
 
 impl Page {
     /// Wakes the ranks that wait for credit.
@@ -62,7 +59,7 @@ impl Page {
             self.ledger.used_slots().iter().any(is_rank) && is_dead(pid, profile::stat_field(pid, 0))
         });
         let fate = |slot: &Slot| if is_known(slot) { fate(slot) } else { Fate::Unknown };
-        self.ledger.call_roll(fate, || _ = self.attached.fetch_sub(1, AcqRel));
+        self.ledger.call_roll(fate);
     }
 }
 
@@ -74,9 +71,26 @@ fn fate(slot: &Slot) -> Fate {
         _ if is_dead(pid, state) => Fate::Dead,
         // By a signal, or by a debugger.
         Some('T' | 't') => Fate::Stopped,
+        Some('S' | 'D') if is_frozen(pid) => Fate::Stopped,
         Some(_) => Fate::Alive,
         None => Fate::Unknown,
     }
+}
+
+/// Whether a control group keeps the process from running, which its state does not show.
+fn is_frozen(pid: u32) -> bool {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().any(|line| {
+        let says = |file: String, word: &str| fs::read_to_string(file).is_ok_and(|text| text.contains(word));
+        let mut parts = line.splitn(3, ':').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some(""), Some(group)) => says(format!("/sys/fs/cgroup{group}/cgroup.events"), "frozen 1"),
+            (Some(kinds), Some(group)) if kinds.split(',').any(|kind| kind == "freezer") => {
+                says(format!("/sys/fs/cgroup/freezer{group}/freezer.state"), "FROZEN")
+            }
+            _ => false,
+        }
+    })
 }
 
 /// 0 where that cannot be told: then there is one for all.
@@ -95,55 +109,26 @@ fn is_there(pid: u32) -> bool {
     answer == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// Where the ranks of a job find the page of a storage on their node.
-pub(super) enum Place {
-    /// In memory that the helper process of the node keeps, by this name.
-    Memory(String),
-    /// Where there is no helper process: in a file.
-    File(PageFile),
+/// The page that a job has for a storage on this node: memory that the helper process of the node keeps. No file system is behind
+/// it, so that nothing can take a page of it away beneath a rank.
+pub(super) struct Place {
+    name: String,
 }
 
 impl Place {
-    /// The page that the job has for the storage of this name.
-    pub(super) fn of(job: &str, storage: &str) -> Result<Place, String> {
-        let name = format!("gate of {storage}");
-        if node::shared_memory(&name, Page::bytes()).is_ok() {
-            return Ok(Place::Memory(name));
-        }
-        let file = PageFile::of_job(job, storage)?;
-        file.sweep();
-        Ok(Place::File(file))
+    /// The place of the page for the storage of this name.
+    pub(super) fn of(storage: &str) -> Place {
+        Place { name: format!("gate of {storage}") }
     }
 
     fn open(&self) -> Result<OwnedFd, String> {
-        match self {
-            Place::Memory(name) => node::shared_memory(name, Page::bytes()),
-            Place::File(file) => {
-                let path = file.path();
-                let failed = |error: io::Error| format!("{}: {error}", path.display());
-                let mut options = OpenOptions::new();
-                options.read(true).write(true).create(true).truncate(false).mode(0o600);
-                let page = options.open(&path).map_err(failed)?;
-                // Reserved now: a full memory shows here and not in the middle of a request.
-                // SAFETY: an open descriptor.
-                match unsafe { libc::posix_fallocate(page.as_raw_fd(), 0, Page::bytes() as i64) } {
-                    0 => Ok(page.into()),
-                    error => Err(failed(io::Error::from_raw_os_error(error))),
-                }
-            }
-        }
+        node::shared_memory(&self.name, Page::bytes())
     }
 
     /// Makes the caller the leader for as long as it keeps the descriptor; `None` if there is one.
     pub(super) fn try_lead(&self) -> Option<File> {
         let page = File::from(self.open().ok()?);
         election::set_record_lock(&page).ok()?.then_some(page)
-    }
-
-    fn remove(&self) {
-        if let Place::File(file) = self {
-            file.remove();
-        }
     }
 }
 
@@ -180,7 +165,6 @@ impl Attached {
         {
             return Err("the memory for coordination was made by another version of Weir".into());
         }
-        page.attached.fetch_add(1, AcqRel);
         Ok(Attached { page, slot: page.take_slot(), lane, inode })
     }
 
@@ -191,22 +175,17 @@ impl Attached {
 
     /// Whether this is the page that others find at the place now, as far as can be told.
     pub(super) fn is_at(&self, place: &Place) -> bool {
-        match place {
-            Place::Memory(_) => {
-                place.open().ok().and_then(|page| inode_of(&page)).is_none_or(|inode| inode == self.inode)
-            }
-            Place::File(file) => fs::metadata(file.path()).is_ok_and(|about| about.ino() == self.inode),
-        }
+        place.open().ok().and_then(|page| inode_of(&page)).is_none_or(|inode| inode == self.inode)
     }
 
-    /// This process is done with it; the last one takes the files away.
-    pub(super) fn leave(&self, place: &Place) {
+    /// This process is done with the page.
+    pub(super) fn leave(&self) {
         self.slot.open_files.store(0, Release);
         self.slot.marks.store(0, Release);
-        // Nobody took it for dead, who would have counted it out; the last slot is no one's.
-        let is_counted = !self.page.ledger.is_own(self.slot) || self.slot.pid.swap(0, AcqRel) != 0;
-        if is_counted && self.page.attached.fetch_sub(1, AcqRel) == 1 && self.is_at(place) {
-            place.remove();
+        self.slot.end_call();
+        self.slot.expect(0, 0);
+        if self.page.ledger.is_own(self.slot) {
+            self.slot.pid.store(0, Release);
         }
     }
 }
@@ -271,10 +250,32 @@ mod tests {
         assert_eq!(page.ledger.sum().waiting, 0);
     }
 
+    /// Where a control group of one's own can be had (as root).
+    #[test]
+    fn a_frozen_rank_has_nothing_under_way() {
+        let group = format!("/sys/fs/cgroup/freezer/weir-test-{}", std::process::id());
+        let put = |file: &str, text: &str| fs::write(format!("{group}/{file}"), text);
+        if fs::create_dir(&group).is_err() || put("freezer.state", "THAWED").is_err() {
+            eprintln!("no control group can be made here: nothing was tried");
+            return;
+        }
+        let page = page();
+        let (mut frozen, _) = rank(page);
+        put("cgroup.procs", &frozen.id().to_string()).unwrap();
+        page.call_roll();
+        assert_eq!(page.ledger.sum().in_flight, 1);
+        put("freezer.state", "FROZEN").unwrap();
+        soon(page, 0);
+        put("freezer.state", "THAWED").unwrap();
+        soon(page, 1);
+        frozen.kill().unwrap();
+        frozen.wait().unwrap();
+        let _ = fs::remove_dir(&group);
+    }
+
     #[test]
     fn a_stopped_or_dead_rank_has_nothing_under_way() {
         let page = page();
-        page.attached.store(2, Release);
         let (mut stopped, slot) = rank(page);
         let (mut killed, _) = rank(page);
         page.call_roll();
@@ -284,7 +285,6 @@ mod tests {
         killed.kill().unwrap();
         killed.wait().unwrap();
         soon(page, 0);
-        assert_eq!(page.attached.load(Acquire), 1);
         signal(&stopped, libc::SIGCONT);
         soon(page, 1);
         signal(&stopped, libc::SIGSTOP);

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_profile::counters::{Module, mpiio};
 use weir_profile::fnv1a;
 use weir_profile::layout::*;
-use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PART, SYSTEM_DIRECTORIES, tidy};
+use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PARTS, SYSTEM_DIRECTORIES, tidy};
 
 /// Descriptors from this one on are not followed; how many files were opened on such is said in the profile.
 const MAX_FDS: usize = 65536;
@@ -158,6 +158,14 @@ pub(crate) fn is_opened_by_mpi(fd: c_int) -> bool {
     is_known(places[BY_MPI].load(Relaxed)) && !is_known(places[BY_APP].load(Relaxed))
 }
 
+/// A descriptor by which the MPI library has a file open, by the file's index in the record.
+pub(crate) fn mpi_fd_of(file: u64) -> Option<c_int> {
+    let is_it = |places: &[AtomicPtr<Block>; 2]| {
+        known(places[BY_MPI].load(Relaxed)).is_some_and(|block| block.file.load(Relaxed) == file)
+    };
+    POSIX[..highest_fd()].iter().position(is_it).map(|fd| fd as c_int)
+}
+
 /// Whether that address is one.
 #[inline(always)]
 pub(crate) fn is_known(block: *const Block) -> bool {
@@ -299,7 +307,7 @@ pub(crate) fn wanted(path: &str, by_mpi_io: bool) -> bool {
         by_mpi_io
             || !(SYSTEM_DIRECTORIES.iter().any(|system| is_under(system, path))
                 || PROGRAM_ENDINGS.iter().any(|ending| path.ends_with(ending))
-                || path.contains(PROGRAM_PART))
+                || PROGRAM_PARTS.iter().any(|part| path.contains(part)))
     })
 }
 

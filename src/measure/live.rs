@@ -4,8 +4,8 @@ use super::record;
 use crate::clock::Moment;
 use crate::config;
 use crate::shim::caller::Thread;
-use std::sync::atomic::Ordering::Relaxed;
-use weir_profile::layout::Burst;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_profile::layout::{Burst, Collective};
 use weir_profile::phases::{self, Span};
 use weir_profile::tally;
 
@@ -52,6 +52,44 @@ fn view() -> Option<View> {
 /// `w_iter` so far; `None` before the second phase.
 pub(crate) fn characteristic_time_s() -> Option<f64> {
     phases::characteristic_time_ns(&view()?.phases).map(|ns| ns as f64 / 1e9)
+}
+
+/// How the exchange of data in a rank's collective calls on a file went.
+pub(crate) struct Exchanged {
+    /// Time of the latest call outside the file and the gate.
+    pub(crate) latest_s: f64,
+    /// By how much that was longer than in the shortest call alike; `None` while there was one such call only.
+    pub(crate) beyond_shortest_s: Option<f64>,
+}
+
+/// From the list of collective calls, which has every one of the first and some of the later.
+pub(crate) fn exchanged(file: u64) -> Option<Exchanged> {
+    let now = Moment::now();
+    let per_tick_s = 1e-9 / crate::lifecycle::armed_at().ticks_per_ns(now);
+    let rest_ticks = |call: &Collective| {
+        let load = |word: &AtomicU64| word.load(Relaxed);
+        let inside = load(&call.end_ticks).saturating_sub(load(&call.start_ticks));
+        inside.saturating_sub(load(&call.file_ticks).saturating_add(load(&call.gate_ticks)))
+    };
+    record::header()?;
+    let lists = record::lanes().map(|lane| &lane.collectives);
+    let calls = lists.flat_map(|calls| {
+        let count = (calls.count.load(Relaxed) as usize).min(calls.list.len());
+        calls.list[..count].iter().filter(|call| call.file.load(Relaxed) == file)
+    });
+    let calls: Vec<&Collective> = calls.collect();
+    let latest = *calls.iter().max_by_key(|call| call.end_ticks.load(Relaxed))?;
+    let is_alike = |call: &Collective| {
+        let kind = |call: &Collective| call.op.0.each_ref().map(|word| word.load(Relaxed));
+        call.bytes.load(Relaxed) == latest.bytes.load(Relaxed) && kind(call) == kind(latest)
+    };
+    let others = calls.iter().filter(|call| !std::ptr::eq(**call, latest) && is_alike(call));
+    let shortest_ticks = others.map(|call| rest_ticks(call)).min();
+    let latest_ticks = rest_ticks(latest);
+    Some(Exchanged {
+        latest_s: latest_ticks as f64 * per_tick_s,
+        beyond_shortest_s: shortest_ticks.map(|ticks| latest_ticks.saturating_sub(ticks) as f64 * per_tick_s),
+    })
 }
 
 /// `alpha_io` so far.

@@ -28,6 +28,8 @@ const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
 const NO_HELPER: &str = "no helper process of this job";
+const NO_ANSWER: &str = "the helper process does not answer";
+const NOT_REACHED: &str = "the helper process cannot be reached";
 
 /// Whether a helper may be started to reach one.
 #[derive(Clone, Copy, PartialEq)]
@@ -56,7 +58,7 @@ fn reach(start: Start) -> Result<OwnedFd, String> {
                     return Err(NO_HELPER.into());
                 }
                 Err(error) if Instant::now() >= deadline => {
-                    return Err(format!("the helper process cannot be reached: {error}"));
+                    return Err(format!("{NOT_REACHED}: {error}"));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -162,8 +164,13 @@ pub(crate) fn shared_memory(name: &str, bytes: usize) -> Result<OwnedFd, String>
     match wait_for_answer(&socket, ANSWER_LIMIT) {
         Some((Answer::Done(_), Some(memory))) => Ok(memory),
         Some((Answer::Failed(reason), _)) => Err(reason),
-        _ => Err("the helper process does not answer".into()),
+        _ => Err(NO_ANSWER.into()),
     }
+}
+
+/// Whether another attempt may succeed where one ended with this reason.
+pub(crate) fn may_answer_later(reason: &str) -> bool {
+    reason == NO_ANSWER || reason.starts_with(NOT_REACHED)
 }
 
 /// For `WEIR_VERBOSE=1`.

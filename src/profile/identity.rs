@@ -102,6 +102,19 @@ pub(crate) fn ranks_on_this_node() -> Option<u64> {
     first_number(&["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PALS_LOCAL_SIZE"])
 }
 
+/// Nodes that the job of so many ranks runs on: as the user says, as the launcher does, or as the batch system does of what
+/// it has given to the job.
+pub(crate) fn nodes(nprocs: u64) -> u64 {
+    let said = crate::config::get(|c| c.nodes);
+    let nodes = said
+        .or_else(|| first_number(&["SLURM_STEP_NUM_NODES"]))
+        .or_else(|| ranks_on_this_node().map(|here| nprocs.div_ceil(here.max(1))))
+        .or_else(|| {
+            first_number(&["SLURM_JOB_NUM_NODES", "SLURM_NNODES", "PBS_NUM_NODES", "FLUX_JOB_NNODES"])
+        });
+    nodes.unwrap_or(1).clamp(1, nprocs.max(1))
+}
+
 /// Whether all ranks are on this node, as far as the launcher says.
 pub(crate) fn is_on_one_node() -> bool {
     let nprocs = super::identity().nprocs;

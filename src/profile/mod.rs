@@ -3,7 +3,9 @@
 mod identity;
 pub(crate) mod signals;
 
-pub(crate) use identity::{Identity, is_on_one_node, rank_from_environment, ranks_on_this_node, stat_field};
+pub(crate) use identity::{
+    Identity, is_on_one_node, nodes, rank_from_environment, ranks_on_this_node, stat_field,
+};
 pub(crate) use signals::watch as watch_signals;
 
 use crate::clock::{self, Moment};

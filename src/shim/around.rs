@@ -44,7 +44,14 @@ pub(super) fn enter() -> u64 {
 /// The program is about to make a data call; a collective one that will be in the list is looked at. Inlined: where the
 /// stack is must be read in the frame that makes the call.
 #[inline(always)]
-pub(super) fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Place) -> u64 {
+pub(super) fn enter_data_call(
+    class: Class,
+    op: &'static Op,
+    fh: File,
+    place: Place,
+    count: u64,
+    datatype: Handle,
+) -> u64 {
     let thread = Thread::current();
     let collective = class == Class::Collective || class == Class::Split;
     if !collective {
@@ -52,10 +59,12 @@ pub(super) fn enter_data_call(class: Class, op: &'static Op, fh: File, place: Pl
     }
     let listed = exchange::begin(thread, fh, place, op.writes());
     if gate::is_on()
-        && !op.writes()
         && let Some(open) = handles::find(fh)
     {
-        gate::reads::begin(thread, open);
+        if !op.writes() {
+            gate::reads::begin(thread, open);
+        }
+        gate::collective_begins(thread, open.block(), op.writes(), count.wrapping_mul(type_size(datatype)));
     }
     let start_ticks = enter();
     if listed {
@@ -91,6 +100,7 @@ fn leave(thread: &Thread) -> u64 {
     let end = ticks();
     thread.caller.set(Caller::App);
     gate::reads::end(thread);
+    gate::collective_ends(thread);
     end
 }
 

@@ -5,6 +5,7 @@ use crate::gate::reads::Reads;
 use crate::lifecycle::armed;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_coord::ledger::Slot;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -42,6 +43,8 @@ pub(crate) struct Thread {
     pub(crate) gate_ticks: Cell<u64>,
     /// Of the file on which it makes a collective read, if there is a gate.
     pub(crate) reads: Cell<*const Reads>,
+    /// Where it has said what its collective write will move.
+    pub(crate) announced_at: Cell<Option<&'static Slot>>,
 }
 
 const _: () = assert!(std::mem::size_of::<Thread>() <= 64);

@@ -71,7 +71,7 @@ macro_rules! data_call {
                 // SAFETY: the program's own call.
                 return unsafe { real($($arg),*) };
             }
-            let start = enter_data_call(Class::$class, &OP, $fh, $place);
+            let start = enter_data_call(Class::$class, &OP, $fh, $place, $n as u64, $ty);
             let inside = Inside(start);
             // SAFETY: the program's own call.
             let answer = unsafe { real($($arg),*) };

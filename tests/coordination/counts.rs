@@ -74,7 +74,8 @@ fn beside(place: &Place, counts: impl Fn(&str) -> String, waits: bool) -> Verdic
 fn waits_for(place: &Place, job: Job, name: &str, long: Duration) -> Verdict<Ran> {
     let directory = Directory::new()?;
     let keeper = Keeper::start(place, &directory)?;
-    let live = Live::start(&job.variable("WEIR_COORDINATOR", directory.elect()), name)?;
+    let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_FREE_BYTES", "0");
+    let live = Live::start(&job, name)?;
     until("it waits", SOON, || in_state(&directory.status()?, "waiting").pop())?;
     std::thread::sleep(long);
     keeper.release()?;
@@ -116,7 +117,7 @@ fn marked(place: &Place) -> Verdict {
     let job = Job::mpi(&place.name, &place.mpi, RANKS, [place.mpi.build(&MARKS)?]).preload([library()]);
     let job = job.variable("WEIR_COORDINATOR", directory.elect()).variable("WEIR_POLICY", "exclusive");
     // Nothing but the program's word ends its phase.
-    let job = job.variable("WEIR_PHASE_GAP", "600s");
+    let job = job.variable("WEIR_PHASE_GAP", "600s").variable("WEIR_BACKFILL", "off");
     let other = Turns::new(place, "other", &directory.elect(), Shape { phases: 1, ..USUAL })?;
     let marking = Live::start(&job, "marking")?;
     let begun = marking.said_first("BEGUN")?;

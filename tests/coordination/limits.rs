@@ -1,14 +1,12 @@
-//! Nobody is kept by a job that does no I/O; nothing is left behind; elections at the same instant have one winner.
+//! Nobody is kept by a job that does no I/O; elections at the same instant have one winner; without a helper process jobs run alone.
 
-use crate::live::{Directory, Live, SOON, is_alive, signal, until};
+use crate::live::{Directory, Live, SOON, signal, until};
 use crate::mpi::{Program, c};
 use crate::run::{Job, Ran, library};
-use crate::turns::{RANKS, Shape, Turns, USUAL, apart};
+use crate::turns::{RANKS, Shape, Turns, USUAL, apart, gate};
 use crate::{Place, SYSTEM, Scenario, Verdict, ensure, profile, scenario};
 use serde_json::Value;
-use std::path::PathBuf;
 use std::time::Duration;
-use weir_coord::place::PageFile;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
@@ -17,8 +15,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("limits::lost", lost).only(SYSTEM),
         scenario("limits::left_waiting", left_waiting).only(SYSTEM),
         scenario("limits::successor", successor).only(SYSTEM),
-        scenario("limits::nothing_stays", nothing_stays).only(SYSTEM),
-        scenario("limits::nothing_stays_when_killed", nothing_stays_when_killed).only(SYSTEM),
+        scenario("limits::without_helper", without_helper).only(SYSTEM),
     ]
 }
 
@@ -61,7 +58,7 @@ fn lost(place: &Place) -> Verdict {
 }
 
 fn impatient(job: Job) -> Job {
-    job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s")
+    job.variable("WEIR_GATE", "all").variable("WEIR_MAX_WAIT", "1s").variable("WEIR_FREE_BYTES", "0")
 }
 
 /// Nor one with a request that a signal handler took out of the gate, where it waited for its turn.
@@ -132,43 +129,17 @@ fn successor(place: &Place) -> Verdict {
     Ok(())
 }
 
-/// The files of the job's pages on this node.
-fn pages(job: &Turns) -> Verdict<Vec<PathBuf>> {
-    Ok(PageFile::all_of_job(&job.id)?.iter().map(PageFile::path).collect())
-}
-
-/// A page has a file only where there is no helper process to keep it.
-fn nothing_stays(place: &Place) -> Verdict {
-    for (helper, files) in [(None, 0), (Some("/nonexistent/weir"), 1)] {
-        let directory = Directory::new()?;
-        let mut job = Turns::new(place, "job", &directory.elect(), Shape { phases: 3, ..USUAL })?;
-        if let Some(helper) = helper {
-            job = job.variable("WEIR_HELPER", helper);
-        }
-        let live = job.start()?;
-        live.said_first("IN")?;
-        let found = pages(&job)?;
-        ensure(found.len() == files, || format!("{files} files are wanted: {found:?}"))?;
-        job.ended_well(&live.end()?)?;
-        let left = pages(&job)?;
-        ensure(left.is_empty(), || format!("left behind: {left:?}"))?;
-    }
-    Ok(())
-}
-
-/// All ranks are killed at once; `weir run` tidies up behind them.
-fn nothing_stays_when_killed(place: &Place) -> Verdict {
+/// What ranks share lies in no file system, so that nothing is left there, and no file that somebody empties ends them. Without the
+/// helper process that keeps it the job runs by itself, and says so.
+fn without_helper(place: &Place) -> Verdict {
     let directory = Directory::new()?;
-    let mut job = Turns::new(place, "job", &directory.elect(), USUAL)?;
-    job = job.variable("WEIR_HELPER", "/nonexistent/weir");
-    job.job = Job::under(job.job.preload([]), &["run", "--quiet", "--job-id", &job.id]);
-    let live = job.start()?;
-    live.said_first("IN")?;
-    let pids = live.pids(RANKS)?;
-    ensure(!pages(&job)?.is_empty(), || "the page is not where it is looked for".into())?;
-    pids.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
-    job.left_nothing_wrong(&live.end()?)?;
-    until("all ranks are gone", SOON, || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()))?;
-    let left = pages(&job)?;
-    ensure(left.is_empty(), || format!("left behind: {left:?}"))
+    let job = Turns::new(place, "job", &directory.elect(), Shape { phases: 2, ..USUAL })?;
+    let job = job.variable("WEIR_HELPER", "/nonexistent/weir");
+    let ran = job.start()?.end()?;
+    job.wrote_everything(&ran, RANKS)?;
+    let remarks = ran.remarks();
+    let is_said = remarks.len() == 1 && remarks[0].contains("helper process");
+    ensure(is_said, || format!("Weir said {remarks:?}"))?;
+    let profile = profile::all(&ran.profiles)?.pop().ok_or("no profile")?;
+    ensure(gate(&profile, "opens") > 0, || format!("the profile says {}", profile["coordination"]))
 }

@@ -257,8 +257,14 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// A service under which nobody goes out of turn, so that it shows whether turns are kept.
     pub(crate) fn start(words: &[&str]) -> Verdict<Service> {
-        let service = Service::launch(Command::new(weir()).arg("coordinator").args(words))?;
+        Service::start_with("off", words)
+    }
+
+    pub(crate) fn start_with(backfill: &str, words: &[&str]) -> Verdict<Service> {
+        let mut command = Command::new(weir());
+        let service = Service::launch(command.args(["coordinator", "--backfill", backfill]).args(words))?;
         service.says("listen")?;
         Ok(service)
     }

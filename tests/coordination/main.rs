@@ -20,6 +20,7 @@ mod partners;
 mod peace;
 mod programs;
 mod readers;
+mod says;
 mod service;
 mod status;
 mod strangers;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         input::list(),
         hints::list(),
         readers::list(),
+        says::list(),
     ]
     .into_iter()
     .flatten()

@@ -13,19 +13,15 @@ use std::process::{Child, Command, Stdio};
 pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("meeting::by_default", by_default).only(SYSTEM),
-        scenario("meeting::memory_taken", memory_taken).only(SYSTEM),
-        scenario("meeting::memory_full", memory_full).only(SYSTEM),
-        scenario("meeting::both_taken", both_taken).only(SYSTEM),
+        scenario("meeting::taken", taken).only(SYSTEM),
         scenario("meeting::service_comes_late", service_comes_late).only(SYSTEM),
     ]
 }
 
-/// Where pages and the election's directory are, for the user of this shell.
-const PLACES: &str = "page=/dev/shm/weir-$(id -u); meet=/tmp/weir-$(id -u); mkdir -p -m 700 $meet; \
-    mount -t tmpfs weir-trial /dev/shm; mount -t tmpfs -o mode=700 weir-trial $meet";
-const TAKE_PAGE: &str = "mkdir -m 700 $page; chown 65534 $page";
-const TAKE_MEET: &str = "chown 65534 $meet";
-const FILL_PAGE: &str = "mkdir -m 700 $page; mount -t tmpfs -o size=16k,mode=700 weir-trial $page";
+/// Where the election's directory is, for the user of this shell.
+const PLACE: &str =
+    "meet=/tmp/weir-$(id -u); mkdir -p -m 700 $meet; mount -t tmpfs -o mode=700 weir-trial $meet";
+const TAKE: &str = "chown 65534 $meet";
 
 /// A process whose mounts are its own.
 struct Seclusion(Child);
@@ -33,7 +29,7 @@ struct Seclusion(Child);
 impl Seclusion {
     fn new(preparations: &[&str]) -> Verdict<Seclusion> {
         let script =
-            [&["set -e", PLACES], preparations, &["echo ready", "exec sleep 600"]].concat().join("; ");
+            [&["set -e", PLACE], preparations, &["echo ready", "exec sleep 600"]].concat().join("; ");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -81,17 +77,9 @@ fn by_default(place: &Place) -> Verdict {
     Seclusion::new(&[])?.take_turns(place)
 }
 
-/// Another user has the name in memory: the page is on disk then.
-fn memory_taken(place: &Place) -> Verdict {
-    Seclusion::new(&[TAKE_PAGE])?.take_turns(place)
-}
-
-fn memory_full(place: &Place) -> Verdict {
-    Seclusion::new(&[FILL_PAGE])?.runs_alone(place, "/dev/shm/weir-")
-}
-
-fn both_taken(place: &Place) -> Verdict {
-    Seclusion::new(&[TAKE_PAGE, TAKE_MEET])?.runs_alone(place, "/tmp/weir-")
+/// Another user has the directory in which jobs meet.
+fn taken(place: &Place) -> Verdict {
+    Seclusion::new(&[TAKE])?.runs_alone(place, "/tmp/weir-")
 }
 
 /// A service that was killed comes back while a job has its place: it waits, and gets it when that job ends. The other

@@ -11,6 +11,7 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("turns::elected", elected).only(SYSTEM),
         scenario("turns::service", service).only(SYSTEM),
         scenario("turns::alone", alone).only(SYSTEM),
+        scenario("turns::backfilled", backfilled).only(SYSTEM),
         scenario("turns::handover", handover).only(SYSTEM),
     ]
 }
@@ -65,6 +66,26 @@ pub(crate) fn take_turns(one: Turns, other: Turns) -> Verdict {
         ensure(said, || format!("the profile says {at_gate}"))?;
     }
     Ok(())
+}
+
+/// A job that has its turn and does nothing with it keeps nobody out, for more than a moment.
+fn backfilled(place: &Place) -> Verdict {
+    let (directory, marks) = (Directory::new()?, Directory::new()?);
+    let released = marks.path().join("released");
+    let on = |job: Turns| job.variable("WEIR_BACKFILL", "on");
+    let keeper =
+        on(Turns::new(place, "keeper", &directory.elect(), Shape { phases: 1, ..USUAL })?.until(&released));
+    let kept = keeper.start()?;
+    kept.said_first("IN")?;
+    let other = on(Turns::new(place, "other", &directory.elect(), Shape { phases: 3, ..USUAL })?);
+    let ran = other.start()?.end()?;
+    std::fs::write(released, "")?;
+    let profile = other.ended_well(&ran)?;
+    keeper.ended_well(&kept.end()?)?;
+    let at_gate = &profile["coordination"];
+    let is_let_in = gate(&profile, "backfills") > 0 && gate(&profile, "waits") > 0;
+    let in_order = ["limits", "alone", "opens"].iter().all(|what| gate(&profile, what) == 0);
+    ensure(is_let_in && in_order, || format!("the profile says {at_gate}"))
 }
 
 /// The coordinator's job ends while the other has much left to do.

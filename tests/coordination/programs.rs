@@ -73,6 +73,8 @@ fn same_at_a_gate(place: &Place, program: &Program, gate: &str) -> Verdict {
         .preload([library()])
         .variable("WEIR_COORDINATOR", directory.elect())
         .variable("WEIR_POLICY", "exclusive")
+        .variable("WEIR_BACKFILL", "off")
+        .variable("WEIR_FREE_BYTES", "0")
         .variable("WEIR_GATE", gate);
     let gated = Live::start(&job, "gated")?;
     let waits = || in_state(&directory.status()?, "waiting").pop();

@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// Whether a job may go out of turn while those whose turn it is leave the storage idle: on or off [default: on]
     #[arg(long, value_name = "ON", value_parser = on_or_off)]
     backfill: Option<bool>,
-    /// A file of lines `key = value` with the keys listen, policy, order, backfill, key, and of sections [storage PATH]; what is
-    /// said here stands above it
+    /// A file of lines `key = value` with the keys listen, policy, order, backfill, key, plan_…, and of sections [storage PATH]
+    /// and [application NAME]; what is said here stands above it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The file with the key that TCP peers must have; only its owner may read it
@@ -55,7 +55,7 @@ impl Args {
             order: self.order.or(file.order),
             backfill: self.backfill.or(file.backfill),
             key: self.key.clone().or(file.key),
-            storages: file.storages,
+            ..file
         })
     }
 }
@@ -142,6 +142,8 @@ impl Service {
             key: config.key.as_deref().map(Key::read).transpose()?,
             title: format!("weir coordinator, pid {}", std::process::id()),
             storages: config.storages.clone(),
+            planning: config.planning,
+            applications: config.applications.clone(),
             ..Settings::default()
         };
         if config.listen.is_empty() {
@@ -255,10 +257,13 @@ fn reload(args: &Args, config: &mut Config, server: &mut Server) {
     if order != server.order() {
         server.set_order(order);
     }
-    if new.storages != config.storages {
-        server.set_storages(new.storages.clone());
+    let is_site = |config: &Config| (config.storages.clone(), config.planning, config.applications.clone());
+    if is_site(&new) != is_site(config) {
+        server.set_site(new.storages.clone(), new.planning, new.applications.clone());
     }
     output::say(format_args!("reloaded, policy {policy}, order {order}, storages: {}", names(&new.storages)));
     // What begins anew begins with these.
-    (config.policy, config.order, config.storages) = (new.policy, new.order, new.storages);
+    let Config { policy, order, storages, planning, applications, .. } = new;
+    (config.policy, config.order, config.storages) = (policy, order, storages);
+    (config.planning, config.applications) = (planning, applications);
 }

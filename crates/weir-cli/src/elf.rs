@@ -24,7 +24,14 @@ const TYPE_FUNCTION: u8 = 2;
 
 /// `None` for a file that is not a 64-bit ELF file of this byte order, or cannot be read.
 pub(crate) fn read(path: &Path) -> Option<Elf> {
-    parse(&std::fs::read(path).ok()?)
+    let bytes = std::fs::read(path).ok()?;
+    Some(Elf { mentions_mpi: contains(&bytes, b"MPI_Init\0"), ..parse(&bytes)? })
+}
+
+/// Whether the program is linked with the shared runtime of AddressSanitizer.
+pub(crate) fn has_address_sanitizer(path: &Path) -> bool {
+    let elf = std::fs::read(path).ok().and_then(|bytes| parse(&bytes));
+    elf.is_some_and(|elf| elf.needed.iter().any(|library| library.starts_with("libasan.so")))
 }
 
 fn parse(bytes: &[u8]) -> Option<Elf> {
@@ -35,7 +42,7 @@ fn parse(bytes: &[u8]) -> Option<Elf> {
     let (segments, segment_size, segment_count) = (file.u64(32)?, file.u16(54)?, file.u16(56)?);
     let has_interpreter = (0..segment_count)
         .any(|index| file.u32(entry(segments, segment_size, index)) == Some(SEGMENT_INTERPRETER));
-    let mut elf = Elf { has_interpreter, mentions_mpi: contains(bytes, b"MPI_Init\0"), ..Elf::default() };
+    let mut elf = Elf { has_interpreter, ..Elf::default() };
     let (sections, section_size, section_count) = (file.u64(40)?, file.u16(58)?, file.u16(60)?);
     for index in 0..section_count {
         let section = entry(sections, section_size, index);

@@ -160,13 +160,20 @@ fn srun_words(words: &[OsString], variables: &[(String, OsString)], named: Optio
 }
 
 /// The first word that is a program, and its place among the words behind a launcher: options and their values are none.
-pub(crate) fn first_program(words: &[OsString]) -> Option<(usize, PathBuf)> {
+fn first_program(words: &[OsString]) -> Option<(usize, PathBuf)> {
     let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
     words
         .iter()
         .enumerate()
         .filter(|(_, word)| !is_option(word))
         .find_map(|(index, word)| Some((index, resolve(word)?)))
+}
+
+/// The first word of the command, past the launcher and its options, that is a program.
+pub(crate) fn program_of(command: &[OsString]) -> Option<PathBuf> {
+    let (first, rest) = command.split_first()?;
+    let words = if is_launcher(first) { rest } else { command };
+    first_program(words).map(|(_, program)| program)
 }
 
 /// Whether the word ends a launcher's options. A bare name behind an option may be its value and the name of some

@@ -11,7 +11,6 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 use weir_coord::address::Choice;
-use weir_coord::place::PageFile;
 use weir_coord::{Order, PolicyKind};
 use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
 use weir_profile::{helper, settings};
@@ -78,6 +77,12 @@ pub(crate) struct Args {
     /// [default: WEIR_FREE_BYTES or 512K]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     free_bytes: Option<String>,
+    /// How long it is from the beginning of an I/O phase to the next, such as 60s [default: WEIR_PERIOD, or learnt]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    period: Option<String>,
+    /// Number of nodes of the job [default: WEIR_NODES, or what the launcher says]
+    #[arg(long, value_name = "N", value_parser = count)]
+    nodes: Option<String>,
     /// New files get hints from the coordinator (aggregators, stripes); every rank must run under Weir
     #[arg(long)]
     hints: bool,
@@ -122,6 +127,10 @@ fn size(value: &str) -> Result<String, String> {
     settings::bytes(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
 }
 
+fn count(value: &str) -> Result<String, String> {
+    settings::count(value).map(|_| value.into()).map_err(|wanted| format!("not {wanted}"))
+}
+
 fn coordinator(value: &str) -> Result<String, String> {
     value.parse::<Choice>().map(|_| value.into())
 }
@@ -152,7 +161,7 @@ fn flag(value: &str) -> Result<String, String> {
 /// A setting that makes no sense is better refused here than replaced by its default in the job.
 pub(crate) fn check_environment() -> Result<(), String> {
     type Check = fn(&str) -> Result<String, String>;
-    let checks: [(&str, Check); 14] = [
+    let checks: [(&str, Check); 16] = [
         ("WEIR_JOB_ID", job_id),
         ("WEIR_PHASE_GAP", positive_time),
         ("WEIR_MAX_FILES", max_files),
@@ -167,6 +176,8 @@ pub(crate) fn check_environment() -> Result<(), String> {
         ("WEIR_MAX_WAIT", positive_time),
         ("WEIR_FREE_BYTES", size),
         ("WEIR_HINTS", flag),
+        ("WEIR_PERIOD", positive_time),
+        ("WEIR_NODES", count),
     ];
     for (name, check) in checks {
         if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
@@ -201,6 +212,8 @@ impl Args {
         settings.extend(self.hints.then(|| ("WEIR_HINTS", "on".into())));
         settings.extend(self.max_wait.as_ref().map(|time| ("WEIR_MAX_WAIT", time.into())));
         settings.extend(self.free_bytes.as_ref().map(|size| ("WEIR_FREE_BYTES", size.into())));
+        settings.extend(self.period.as_ref().map(|time| ("WEIR_PERIOD", time.into())));
+        settings.extend(self.nodes.as_ref().map(|nodes| ("WEIR_NODES", nodes.into())));
         settings.extend(self.verbose.then(|| ("WEIR_VERBOSE", "1".into())));
         settings
     }
@@ -269,8 +282,6 @@ fn tell_profiles(args: &Args, job: &Job, status: ExitStatus) -> Result<(), Strin
     // Ranks that were killed have left their records to the helper process, which may be about to write them.
     helper::flush_job(&job.name, WRITE_LIMIT);
     merge_leftovers(&job.dir, &job.name);
-    // Ranks that were killed could not take them away.
-    PageFile::all_of_job(&job.name).unwrap_or_default().iter().for_each(PageFile::remove);
     let mut profiles = profiles_of(&job.dir, &job.name)?;
     profiles.retain(|profile| !job.before.contains(profile));
     for profile in &profiles {

@@ -1,5 +1,6 @@
 //! What a program needs to run under Weir: the library, a directory, a name for the job.
 
+use crate::elf;
 use crate::launcher::{self, Launcher, Variables};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -60,6 +61,19 @@ pub(crate) fn preload(library: &Path, existing: Option<OsString>) -> OsString {
         value.push(":");
         value.push(other);
     }
+    value
+}
+
+pub(crate) const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+/// Programs with AddressSanitizer do not start when another library comes before it, unless they are told that this is meant.
+pub(crate) const MAY_COME_FIRST: &str = "verify_asan_link_order=0";
+
+fn asan_options(existing: Option<OsString>) -> OsString {
+    let mut value = existing.unwrap_or_default();
+    if !value.is_empty() {
+        value.push(":");
+    }
+    value.push(MAY_COME_FIRST);
     value
 }
 
@@ -134,6 +148,9 @@ impl Setup {
             variables.entry("WEIR_HELPER".into()).or_insert(own.into_os_string());
         }
         variables.insert("LD_PRELOAD".into(), preload(library, std::env::var_os("LD_PRELOAD")));
+        if launcher::program_of(command).is_some_and(|program| elf::has_address_sanitizer(&program)) {
+            variables.insert(ASAN_OPTIONS.into(), asan_options(std::env::var_os(ASAN_OPTIONS)));
+        }
         let variables: Variables = variables.into_iter().collect();
         let (words, environment) = launcher::hand_over(launcher.kind, command, &variables)?;
         Ok(Setup { launcher, words, environment })
@@ -170,6 +187,12 @@ mod tests {
         let latin_1 = OsStr::from_bytes(b"/caf\xe9.so");
         assert!(preload(library, Some(latin_1.into())).as_bytes().ends_with(b":/caf\xe9.so"));
         assert!(preloadable("/my libs/libweir.so".into()).unwrap_err().contains("blank"));
+    }
+
+    #[test]
+    fn what_was_said_to_the_sanitizer_stays() {
+        assert_eq!(asan_options(None), MAY_COME_FIRST);
+        assert_eq!(asan_options(Some("detect_leaks=0".into())), "detect_leaks=0:verify_asan_link_order=0");
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! moment what the jobs say of themselves, then goes on where the other was, those first who held grants.
 
 use crate::allocation::Allocations;
-use crate::jobs::{Job, LostNode, Node, NodePhase, Resumption, Standing};
+use crate::jobs::{Job, LostNode, Node, NodePhase, Resumption, Standing, Volume};
+use crate::site::Site;
 use crate::status::Totals;
 use crate::tokens::{Tokens, UNLIMITED};
 use crate::turns::Turns;
@@ -16,6 +17,7 @@ use weir_engine::aggregators;
 use weir_engine::engine::{Action, Engine, Event, JobId};
 use weir_engine::sharing::PolicyKind;
 
+mod announcements;
 mod backfill;
 mod gathering;
 mod idle;
@@ -26,6 +28,9 @@ mod view;
 pub(crate) use backfill::Activity;
 use backfill::Backfill;
 pub use view::{JobState, JobView};
+
+/// At most so many jobs are told that they need not ask: each hears of every phase of the others.
+const MAX_AHEAD: usize = 8;
 
 /// A connection's number: small, free again once it is gone.
 pub type Peer = usize;
@@ -57,11 +62,14 @@ pub struct Coordinator {
     pub(crate) nodes: Vec<Option<Node>>,
     pub(crate) tokens: Tokens,
     pub(crate) allocations: Allocations,
+    site: Site,
     pub(crate) turns: Turns,
     settled_ns: u64,
     /// Used by one settling after the other.
     changed: Vec<(JobId, u64)>,
     pub(crate) began_ns: u64,
+    /// When the first job came back from another coordinator.
+    gather_began_ns: Option<u64>,
     gather_until_ns: Option<u64>,
     gathered: Vec<(Peer, Resumption)>,
     /// What every job has that was granted one, where the policy treats all alike.
@@ -74,8 +82,8 @@ pub struct Coordinator {
     /// When grants without progress were last looked for.
     idle_checked_ns: u64,
     backfill: Backfill,
-    /// The job that was told that its next phase is granted already: no other is in one.
-    ahead: Option<JobId>,
+    /// The jobs that were told that their next phase is granted already: nobody uses the storage.
+    ahead: Vec<JobId>,
     /// Phases that ended here, and the time that they took of the storage.
     ended_phases: u64,
     ended_io_ns: u64,
@@ -96,10 +104,12 @@ impl Coordinator {
             nodes: Vec::new(),
             tokens: Tokens::default(),
             allocations: Allocations::default(),
+            site: Site::default(),
             turns: Turns::new(aggregators::Policy::Nio),
             settled_ns: 0,
             changed: Vec::new(),
             began_ns: now_ns,
+            gather_began_ns: None,
             gather_until_ns: None,
             gathered: Vec::new(),
             common_share: None,
@@ -109,7 +119,7 @@ impl Coordinator {
             idle: 0,
             idle_checked_ns: now_ns,
             backfill: Backfill::default(),
-            ahead: None,
+            ahead: Vec::new(),
             ended_phases: 0,
             ended_io_ns: 0,
         }
@@ -167,8 +177,18 @@ impl Coordinator {
             Message::Resume { phase, bytes, age_ns, granted, progress, .. } => {
                 self.begin_or_gather(now_ns, peer, Resumption { phase, bytes, age_ns, granted, progress });
             }
-            Message::Moved { phase, progress, in_flight, busy_ns } => {
-                self.moved(now_ns, peer, NodePhase { number: phase, progress, in_flight, busy_ns });
+            Message::Moved { phase, progress, in_flight, busy_ns, is_resting } => {
+                let volume = Volume::default();
+                let report = NodePhase { number: phase, progress, in_flight, busy_ns, is_resting, volume };
+                self.moved(now_ns, peer, report);
+            }
+            Message::Announce { phase, bytes, known_bytes } => {
+                self.announced(now_ns, peer, phase, Volume { said_bytes: bytes, known_bytes });
+            }
+            Message::Expect { period_ns } => {
+                if let Some(id) = self.node(peer).map(|node| node.job) {
+                    self.expect(id, period_ns);
+                }
             }
             Message::End { phase, bytes, io_ns, waited_ns } => {
                 self.end(now_ns, peer, phase, bytes, io_ns, waited_ns);
@@ -217,11 +237,20 @@ impl Coordinator {
         }
     }
 
+    /// What the site says beforehand, from now on. A job that is there is known as it was when it joined.
+    pub fn set_site(&mut self, now_ns: u64, site: Site) {
+        let replans = self.policy.plans() && self.site.planning != site.planning;
+        self.site = site;
+        if replans {
+            self.set_policy(now_ns, self.policy);
+        }
+    }
+
     /// Goes on under another policy, which learns anew; who holds a grant is asked first.
     pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
         self.policy = policy;
         self.welcome_all();
-        self.engine = Engine::new(policy.build());
+        self.engine = Engine::new(policy.build_with(self.site.planning));
         self.timer_ns = None;
         self.common_share = None;
         self.tokens = Tokens::default();
@@ -243,6 +272,7 @@ impl Coordinator {
         in_phase.sort();
         for (_, _, id) in in_phase {
             let bytes = self.job(id).and_then(|job| job.announced_bytes);
+            self.tell_period(now_ns, id);
             self.step(now_ns, Event::PhaseBegan { job: id, bytes });
             self.tell_progress(now_ns, id);
         }
@@ -263,6 +293,7 @@ impl Coordinator {
     fn begin(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
         let id = node.job;
+        node.has_part = true;
         if let Some(before) = node.phase.replace(phase.on_its_node()) {
             // Its end got lost; the job is in a phase all the same.
             self.node_left_phase(id, before.progress);
@@ -275,12 +306,15 @@ impl Coordinator {
                 let Some(job) = self.job_mut(id) else { return };
                 job.phase_began_ns = now_ns.saturating_sub(phase.age_ns);
                 job.progressed_ns = now_ns;
-                let from_history = if job.phases == 0 { job.mean_phase_bytes } else { None };
-                job.announced_bytes = phase.bytes.or(from_history);
-                let bytes = job.announced_bytes;
+                job.activity = Activity::default();
+                let bytes = self.announced_bytes(id);
+                self.tell_period(now_ns, id);
+                let Some(job) = self.job_mut(id) else { return };
+                job.announced_bytes = bytes;
                 self.step(now_ns, Event::PhaseBegan { job: id, bytes });
                 // Who asked hears first.
                 self.take_back_ahead(id);
+                self.look_soon();
             }
             Standing::Held => {
                 let expected_ns = self.expected_wait_ns();
@@ -290,6 +324,7 @@ impl Coordinator {
             Standing::Granted { share } => self.grant_node(peer, id, self.common_share.unwrap_or(share)),
             Standing::Idle => self.end_idleness(now_ns, id),
         }
+        self.announce(now_ns, id);
         if phase.progress != Progress::default() {
             let of_job = self.progress(id);
             self.tokens.report(now_ns, id, of_job);
@@ -330,7 +365,9 @@ impl Coordinator {
         };
         let done_bytes = progress.done_bytes.saturating_sub(own.progress.done_bytes);
         let is_news = (own.progress, own.in_flight) != (progress, in_flight);
-        *own = report;
+        let rests = report.is_resting && !own.is_resting;
+        let goes_on = own.is_resting && !report.is_resting;
+        *own = NodePhase { volume: own.volume, ..report };
         let id = node.job;
         self.totals.add(done_bytes);
         self.note_activity(now_ns, id, done_bytes);
@@ -339,8 +376,19 @@ impl Coordinator {
         }
         let of_job = self.progress(id);
         self.tokens.report(now_ns, id, of_job);
+        let has_outgrown = |job: &Job| job.announced_bytes.is_some_and(|bytes| of_job.spent_bytes > bytes);
+        if self.job(id).is_some_and(has_outgrown) {
+            self.announce(now_ns, id);
+        }
         if self.engine.wants_progress() {
             self.tell_progress(now_ns, id);
+        }
+        if rests {
+            self.look_soon();
+            self.let_ahead();
+        } else if goes_on {
+            self.look_soon();
+            self.take_back_ahead(id);
         }
     }
 
@@ -375,7 +423,10 @@ impl Coordinator {
         self.tokens.report(now_ns, id, of_job);
         let Some(job) = self.job(id) else { return };
         let in_phase = |peer: &Peer| self.node(*peer).is_some_and(|node| node.phase.is_some());
-        if job.peers.iter().any(in_phase) || !job.is_in_phase() {
+        if job.peers.iter().any(in_phase) {
+            return self.announce(now_ns, id);
+        }
+        if !job.is_in_phase() {
             return;
         }
         self.tell_progress(now_ns, id);
@@ -383,7 +434,7 @@ impl Coordinator {
         self.backfill.forget(id);
         self.end_turns(now_ns, id);
         self.in_phase = self.in_phase.saturating_sub(1);
-        if let Some(job) = self.job_mut(id) {
+        if let Some(job) = self.jobs.get_mut(id.0 as usize).and_then(Option::as_mut) {
             let was_idle = job.standing == Standing::Idle;
             let granted_ns = match job.standing {
                 Standing::Granted { .. } => now_ns.saturating_sub(job.since_ns),
@@ -395,34 +446,59 @@ impl Coordinator {
             job.ended = Progress::default();
             job.lost.iter_mut().for_each(|lost| lost.is_counted = true);
             job.told_bytes = 0;
+            for &peer in &job.peers {
+                self.nodes[peer].iter_mut().for_each(|node| node.has_part = false);
+            }
             self.ended_phases += 1;
             self.ended_io_ns = self.ended_io_ns.saturating_add(granted_ns);
             if was_idle {
                 // The engine has heard of the end of the phase.
                 self.idle -= 1;
-                return self.let_ahead(id);
+                return self.let_ahead();
             }
         }
         self.step(now_ns, Event::PhaseEnded { job: id });
-        self.let_ahead(id);
+        self.let_ahead();
     }
 
-    /// While nobody is in a phase, one job, the last that was or the first that joined, need not ask for its next one:
-    /// the engine would grant it at once. So a job alone never waits for an answer.
-    fn let_ahead(&mut self, id: JobId) {
-        let is_sure =
-            self.in_phase == 0 && self.gather_until_ns.is_none() && self.policy.serves_who_is_alone();
-        if is_sure && self.ahead.is_none() {
-            self.ahead = Some(id);
-            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: true })));
+    /// While nobody uses the storage, jobs need not ask for their next phase: the first that begins would be let in at once. So
+    /// jobs that do not meet never wait for an answer; of two that begin in the same moment both are inside until one is stopped.
+    fn let_ahead(&mut self) {
+        let is_sure = self.gather_until_ns.is_none() && self.policy.serves_who_is_alone();
+        if !is_sure || !self.is_storage_free() {
+            return;
+        }
+        for index in 0..self.jobs.len() {
+            let id = JobId(index as u32);
+            if self.ahead.len() >= MAX_AHEAD {
+                break;
+            }
+            if self.job(id).is_some_and(|job| !job.is_in_phase()) && !self.ahead.contains(&id) {
+                self.ahead.push(id);
+                self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: true })));
+            }
         }
     }
 
-    /// Another job begins a phase.
+    /// Whether nobody is in a phase, or everybody who is has done what it wanted to do.
+    fn is_storage_free(&self) -> bool {
+        let has_rested = |job: &Job| !job.is_in_phase() || self.is_resting(job);
+        self.in_phase == 0
+            || (self.in_phase <= MAX_AHEAD as u64 && self.jobs.iter().flatten().all(has_rested))
+    }
+
+    /// Whether the job's phase is as good as over on all its nodes.
+    fn is_resting(&self, job: &Job) -> bool {
+        let mut phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
+        phases.all(|phase| phase.is_resting)
+    }
+
+    /// A job begins a phase: no other may do so without asking.
     fn take_back_ahead(&mut self, beginner: JobId) {
-        if let Some(id) = self.ahead.filter(|ahead| *ahead != beginner) {
-            self.ahead = None;
-            self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: false })));
+        for id in std::mem::take(&mut self.ahead) {
+            if id != beginner {
+                self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: false })));
+            }
         }
     }
 
@@ -508,6 +584,14 @@ impl Coordinator {
         }
     }
 
+    /// The job's share of the storage now.
+    fn share(&self, job: &Job) -> f64 {
+        match job.standing {
+            Standing::Granted { share } => self.common_share.unwrap_or(share),
+            _ => 0.0,
+        }
+    }
+
     fn grant_node(&mut self, peer: Peer, id: JobId, share: f64) {
         let Some(phase) = self.node(peer).and_then(|node| node.phase) else { return };
         let credit_bytes = self.node_credit(id, phase.progress, self.credit_bytes(id));
@@ -550,10 +634,12 @@ impl Coordinator {
     /// All nodes of the job hear what they may spend.
     fn tell_credit(&mut self, id: JobId, credit_bytes: u64) {
         let expected_ns = self.tokens.expected_wait_ns(id);
+        let share = self.job(id).map_or(0.0, |job| self.share(job));
         self.for_peers(id, |own, peer| {
             let Some(phase) = own.node(peer).and_then(|node| node.phase) else { return };
             let credit_bytes = own.node_credit(id, phase.progress, credit_bytes);
-            own.outbox.push((peer, Message::Credit { phase: phase.number, credit_bytes, expected_ns }));
+            let credit = Message::Credit { phase: phase.number, share, credit_bytes, expected_ns };
+            own.outbox.push((peer, credit));
         });
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Job {
     pub(crate) account: String,
     pub(crate) weight: u32,
     pub(crate) info: JobInfo,
+    /// The program has said another period, and the engine has not heard of it.
+    pub(crate) has_new_period: bool,
     pub(crate) mean_phase_bytes: Option<u64>,
     pub(crate) peers: Vec<Peer>,
     pub(crate) standing: Standing,
@@ -59,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) pid: u32,
     pub(crate) ranks: u32,
     pub(crate) phase: Option<NodePhase>,
+    /// It is, or was, in the phase that the job is in.
+    pub(crate) has_part: bool,
 }
 
 /// A node whose connection is gone, and which may come back and say again what it has done.
@@ -78,6 +82,17 @@ pub(crate) struct NodePhase {
     pub(crate) in_flight: u32,
     /// Time that its requests have taken.
     pub(crate) busy_ns: u64,
+    /// Nothing is under way and nothing more is expected.
+    pub(crate) is_resting: bool,
+    pub(crate) volume: Volume,
+}
+
+/// What a phase will move on a node, as the node says.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Volume {
+    pub(crate) said_bytes: Option<u64>,
+    /// At least this much.
+    pub(crate) known_bytes: u64,
 }
 
 /// A phase as it is told to a coordinator that did not see it begin.
@@ -93,7 +108,9 @@ pub(crate) struct Resumption {
 impl Resumption {
     /// The part of the node that tells of it.
     pub(crate) fn on_its_node(&self) -> NodePhase {
-        NodePhase { number: self.phase, progress: self.progress, in_flight: 0, busy_ns: 0 }
+        let volume = Volume { said_bytes: self.bytes, known_bytes: 0 };
+        let (number, progress) = (self.phase, self.progress);
+        NodePhase { number, progress, in_flight: 0, busy_ns: 0, is_resting: false, volume }
     }
 }
 
@@ -106,6 +123,7 @@ impl Job {
             account: identity.account,
             weight: identity.weight.max(1),
             info,
+            has_new_period: false,
             mean_phase_bytes: identity.mean_phase_bytes,
             peers: Vec::new(),
             standing: Standing::Outside,

@@ -42,6 +42,7 @@ pub struct Ledger {
     slots: AtomicU32,
     /// A wait reached its limit: the rest of the phase is not held back.
     limit_reached: AtomicU32,
+    outlook: Outlook,
     credit: Line<Credit>,
     spent_bytes: Line<AtomicU64>,
     slot: [Slot; SLOTS],
@@ -65,10 +66,29 @@ struct Credit {
     /// Grows with each change of the credit: waiting ranks sleep on it.
     news: AtomicU32,
     sleepers: AtomicU32,
+    /// The first rank that has nothing under way any more when so much was spent calls the leader; 0: nobody does.
+    call_at_bytes: AtomicU64,
 }
 
-/// What one rank does.
-#[repr(C, align(64))]
+/// What the ranks can ask of their coordination, as the leader knows it.
+#[repr(C)]
+struct Outlook {
+    /// The bits of [`Prospect::share`]; of a share below zero if nobody coordinates.
+    share: AtomicU64,
+    go_on_ns: AtomicU64,
+}
+
+/// What the job has of its storage now, and what it may expect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prospect {
+    /// Share of the storage, from 0 to 1: 0 while the job has to wait, 1 while nobody limits it.
+    pub share: f64,
+    /// When the job may go on, as its coordinator has said, on the clock that never goes back; 0 if it may go now.
+    pub go_on_ns: u64,
+}
+
+/// What one rank does, and what it has said of itself.
+#[repr(C, align(128))]
 pub struct Slot {
     /// 0 if whether the rank lives cannot be told.
     pub pid: AtomicU32,
@@ -91,12 +111,21 @@ pub struct Slot {
     pub pid_namespace: AtomicU32,
     /// Time that the rank's requests have taken, in units of [`BUSY_UNIT_NS`]. Wraps around.
     busy: AtomicU32,
+    /// What the program has announced of its phases so far.
+    announced_bytes: AtomicU64,
+    /// What its collective writes were to move so far.
+    foretold_bytes: AtomicU64,
+    /// 1 while the rank is in a collective write.
+    is_calling: AtomicU32,
+    /// What the program expects of its phases: from the beginning of one to the next, and what one moves. 0: not said.
+    period_ns: AtomicU64,
+    usual_bytes: AtomicU64,
 }
 
 /// Unit of the time that requests take.
 pub(crate) const BUSY_UNIT_NS: u64 = 1 << 10;
 
-const _: () = assert!(size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<Slot>() == 128);
 
 /// All slots together at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -115,6 +144,14 @@ pub struct Sum {
     pub busy: u32,
     /// A wait has reached its limit in this phase.
     pub limit_reached: bool,
+    /// What the programs have announced of their phases, since the beginning of the job.
+    pub announced_bytes: u64,
+    /// What collective writes were to move, since the beginning of the job, and ranks that are in one.
+    pub foretold_bytes: u64,
+    pub calling: u32,
+    /// What the program expects of its phases; 0 if it has not said. The longest period of the ranks', and the bytes of all.
+    pub period_ns: u64,
+    pub usual_bytes: u64,
 }
 
 /// Whether a request that has come to the gate may start.
@@ -149,12 +186,17 @@ impl Ledger {
     /// A ledger in memory of its own, for a node that is simulated.
     pub fn boxed() -> Box<Ledger> {
         let slot = [const { Slot::new() }; SLOTS];
-        let credit =
-            Credit { bytes: AtomicU64::new(CLOSED), news: AtomicU32::new(0), sleepers: AtomicU32::new(0) };
+        let credit = Credit {
+            bytes: AtomicU64::new(CLOSED),
+            news: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            call_at_bytes: AtomicU64::new(0),
+        };
         Box::new(Ledger {
             beat_ns: AtomicU64::new(0),
             slots: AtomicU32::new(0),
             limit_reached: AtomicU32::new(0),
+            outlook: Outlook { share: AtomicU64::new(0), go_on_ns: AtomicU64::new(0) },
             credit: Line(credit),
             spent_bytes: Line(AtomicU64::new(0)),
             slot,
@@ -234,13 +276,19 @@ impl Ledger {
         self.set_credit(OPEN)
     }
 
-    /// A request that was let in at `start_ns` has ended.
+    /// A request that was let in at `start_ns` has ended. True: the leader must be called, for the phase may be over.
     #[inline]
-    pub fn leave(&self, slot: &Slot, bytes: u64, start_ns: u64, now_ns: u64) {
+    #[must_use]
+    pub fn leave(&self, slot: &Slot, bytes: u64, start_ns: u64, now_ns: u64) -> bool {
         slot.busy.fetch_add((now_ns.saturating_sub(start_ns) / BUSY_UNIT_NS) as u32, Relaxed);
         slot.done_bytes.fetch_add(bytes, Relaxed);
         slot.last_end_ns.fetch_max(now_ns, Relaxed);
-        slot.in_flight.fetch_sub(1, Release);
+        let is_last = slot.in_flight.fetch_sub(1, AcqRel) == 1;
+        let call_at_bytes = self.credit.call_at_bytes.load(Relaxed);
+        is_last
+            && call_at_bytes != 0
+            && self.spent_bytes.load(Relaxed) >= call_at_bytes
+            && self.credit.call_at_bytes.swap(0, Relaxed) != 0
     }
 
     /// Puts what the session decided before the ranks. `base_bytes` were spent before the phase under way.
@@ -259,6 +307,11 @@ impl Ledger {
         is_set | (self.limit_reached.load(Acquire) == 1 && self.set_credit(OPEN))
     }
 
+    /// The leader wants to be called when a rank has nothing under way any more and so much was spent; 0: not at all.
+    pub fn call_at(&self, spent_bytes: u64) {
+        self.credit.call_at_bytes.store(spent_bytes, Relaxed);
+    }
+
     /// True: somebody sleeps until the credit changes, and it has.
     fn set_credit(&self, bytes: u64) -> bool {
         let credit = &self.credit;
@@ -268,6 +321,20 @@ impl Ledger {
         // In one order with a rank that goes to sleep: either it sees the news, or it is seen.
         credit.news.fetch_add(1, SeqCst);
         credit.sleepers.load(SeqCst) > 0
+    }
+
+    /// Puts before the ranks what they may ask for. `None`: nobody coordinates.
+    pub fn set_prospect(&self, prospect: Option<Prospect>) {
+        let Prospect { share, go_on_ns } = prospect.unwrap_or(Prospect { share: -1.0, go_on_ns: 0 });
+        self.outlook.share.store(share.to_bits(), Relaxed);
+        self.outlook.go_on_ns.store(go_on_ns, Relaxed);
+    }
+
+    /// What the leader said last of how the job stands; `None`: nobody coordinates, or the leader is gone.
+    pub fn prospect(&self, now_ns: u64) -> Option<Prospect> {
+        let share = f64::from_bits(self.outlook.share.load(Relaxed));
+        let go_on_ns = self.outlook.go_on_ns.load(Relaxed);
+        (share >= 0.0 && self.silent_ns(now_ns) <= SILENT_NS).then_some(Prospect { share, go_on_ns })
     }
 
     /// Changes whenever the credit does.
@@ -374,6 +441,12 @@ impl Ledger {
             sum.waited_ns = sum.waited_ns.max(slot.waited_ns.load(Relaxed));
             sum.last_end_ns = sum.last_end_ns.max(slot.last_end_ns.load(Relaxed));
             sum.busy = sum.busy.wrapping_add(slot.busy.load(Relaxed));
+            sum.announced_bytes = sum.announced_bytes.wrapping_add(slot.announced_bytes.load(Relaxed));
+            // In this order: a rank is in its call before it says what that will move.
+            sum.foretold_bytes = sum.foretold_bytes.wrapping_add(slot.foretold_bytes.load(Acquire));
+            sum.calling += slot.is_calling.load(Relaxed);
+            sum.period_ns = sum.period_ns.max(slot.period_ns.load(Relaxed));
+            sum.usual_bytes = sum.usual_bytes.saturating_add(slot.usual_bytes.load(Relaxed));
         }
         // Nothing is under way, so all that started has ended, whatever a rank that died did not say.
         if sum.in_flight == 0 {
@@ -388,25 +461,19 @@ impl Ledger {
         self.used_slots().iter().for_each(|slot| slot.waited_ns.store(0, Relaxed));
     }
 
-    /// Takes out of the sum what ranks that died or were stopped have under way. `died` hears of each that died.
-    pub fn call_roll(&self, fate: impl Fn(&Slot) -> Fate, mut died: impl FnMut()) {
+    /// Takes out of the sum what ranks that died or were stopped have under way.
+    pub fn call_roll(&self, fate: impl Fn(&Slot) -> Fate) {
         for slot in self.used_slots() {
             let pid = slot.pid.load(Acquire);
             if pid == 0 {
                 continue;
             }
             match fate(slot) {
-                Fate::Dead => {
-                    if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_err() {
-                        // It has just left by itself.
-                        continue;
-                    }
-                    slot.clear();
-                    died();
-                }
+                // Unless it has just left by itself.
+                Fate::Dead if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_ok() => slot.clear(),
                 Fate::Stopped => slot.stopped.store(1, Relaxed),
                 Fate::Alive => slot.stopped.store(0, Relaxed),
-                Fate::Unknown => {}
+                Fate::Dead | Fate::Unknown => {}
             }
         }
     }
@@ -427,7 +494,33 @@ impl Slot {
             last_end_ns: AtomicU64::new(0),
             pid_namespace: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            announced_bytes: AtomicU64::new(0),
+            foretold_bytes: AtomicU64::new(0),
+            is_calling: AtomicU32::new(0),
+            period_ns: AtomicU64::new(0),
+            usual_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// The program announces what a phase that it begins will move.
+    pub fn announce(&self, bytes: u64) {
+        self.announced_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// The rank is about to make a collective write of so many bytes of its own.
+    pub fn begin_call(&self, bytes: u64) {
+        self.is_calling.store(1, Relaxed);
+        self.foretold_bytes.fetch_add(bytes, Release);
+    }
+
+    pub fn end_call(&self) {
+        self.is_calling.store(0, Relaxed);
+    }
+
+    /// The program says what its phases are like; 0 is unknown.
+    pub fn expect(&self, period_ns: u64, bytes: u64) {
+        self.period_ns.store(period_ns, Relaxed);
+        self.usual_bytes.store(bytes, Relaxed);
     }
 
     /// Nothing is under way any more of the rank that had the slot. What it has done stays counted.
@@ -438,6 +531,8 @@ impl Slot {
         self.waiting_bytes.store(0, Release);
         self.open_files.store(0, Release);
         self.marks.store(0, Release);
+        self.end_call();
+        self.expect(0, 0);
     }
 
     /// Whether the rank has something under way.

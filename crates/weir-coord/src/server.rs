@@ -9,6 +9,7 @@ use crate::address::Address;
 use crate::auth::Key;
 use crate::coordinator::{Pace, Peer};
 use crate::service::{Heard, SLICE_NS, Service, Speech};
+use crate::site::ApplicationInfo;
 use crate::socket::{Channel, Input, Interest, Listener, MAX_OUTBOX_BYTES, Poller, Ready, Waker, now_ns};
 use crate::status;
 use crate::storage::Storage;
@@ -18,6 +19,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
+use weir_engine::sharing::periodic::Planning;
 
 mod door;
 
@@ -37,6 +39,10 @@ pub struct Settings {
     pub title: String,
     /// Where files can be placed; elsewhere there is no opinion.
     pub storages: Vec<Storage>,
+    /// What timetables are to be like.
+    pub planning: Planning,
+    /// Applications of which the site knows what they do.
+    pub applications: Vec<ApplicationInfo>,
     /// Grows with each coordinator of a service that has several; 0 where there are no epochs.
     pub epoch: u64,
 }
@@ -52,12 +58,18 @@ impl Default for Settings {
             max_connections: 16_384,
             title: format!("pid {}", std::process::id()),
             storages: Vec::new(),
+            planning: Planning::default(),
+            applications: Vec::new(),
             epoch: 0,
         }
     }
 }
 
 const READ_BYTES: usize = 16 << 10;
+
+/// When more waits for all who do not read, those for whom more than their part waits are closed.
+const MAX_UNSENT_BYTES: usize = 64 << 20;
+const FAIR_OUTBOX_BYTES: usize = 64 << 10;
 
 /// Tokens of the poller: listeners and the waker from the top, connections from zero.
 const WAKER: u64 = u64::MAX;
@@ -68,6 +80,8 @@ struct Connection {
     interest: Interest,
     /// There is something to send.
     dirty: bool,
+    /// What was left to send after the latest attempt.
+    unsent_bytes: usize,
 }
 
 pub struct Server {
@@ -85,6 +99,8 @@ pub struct Server {
     scratch: Box<[u8]>,
     /// Until then nobody is let in, for want of descriptors.
     deaf_until_ns: Option<u64>,
+    /// Bytes that wait for all who do not read, as [`Connection::unsent_bytes`].
+    unsent_bytes: usize,
 }
 
 impl Server {
@@ -105,6 +121,7 @@ impl Server {
             dirty: Vec::new(),
             scratch: vec![0; READ_BYTES].into_boxed_slice(),
             deaf_until_ns: None,
+            unsent_bytes: 0,
         })
     }
 
@@ -154,9 +171,14 @@ impl Server {
         self.deliver();
     }
 
-    /// Goes on with another description of the storage.
-    pub fn set_storages(&mut self, storages: Vec<Storage>) {
-        self.service.set_storages(storages);
+    /// What the site says of its storages and applications from now on.
+    pub fn set_site(
+        &mut self,
+        storages: Vec<Storage>,
+        planning: Planning,
+        applications: Vec<ApplicationInfo>,
+    ) {
+        self.service.set_site(now_ns(), storages, planning, applications);
         self.deliver();
     }
 
@@ -345,7 +367,12 @@ impl Server {
             let Some(Some(connection)) = self.connections.get_mut(peer) else { continue };
             connection.dirty = false;
             let sent = connection.channel.flush();
-            if sent.is_err() || connection.channel.unsent_bytes() > MAX_OUTBOX_BYTES {
+            let unsent_bytes = connection.channel.unsent_bytes();
+            self.unsent_bytes += unsent_bytes;
+            self.unsent_bytes -= std::mem::replace(&mut connection.unsent_bytes, unsent_bytes);
+            let is_too_much = unsent_bytes > MAX_OUTBOX_BYTES
+                || (self.unsent_bytes > MAX_UNSENT_BYTES && unsent_bytes > FAIR_OUTBOX_BYTES);
+            if sent.is_err() || is_too_much {
                 self.close(now_ns(), peer);
             } else {
                 self.watch(peer);
@@ -374,6 +401,7 @@ impl Server {
             && let Some(connection) = slot.take()
         {
             self.poller.remove(&connection.channel.stream);
+            self.unsent_bytes -= connection.unsent_bytes;
             self.free.push(peer);
             self.service.gone(now, peer);
             self.collect();

@@ -4,12 +4,14 @@
 use crate::auth::Nonce;
 use crate::coordinator::{Coordinator, Peer};
 use crate::server::Settings;
+use crate::site::{ApplicationInfo, Site};
 use crate::status::{Totals, Traffic};
 use crate::storage::{Storage, holding};
 use crate::wire::{Identity, Message};
 use std::collections::VecDeque;
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
+use weir_engine::sharing::periodic::Planning;
 
 /// A peer that has not said hello after this long is closed.
 const HANDSHAKE_NS: u64 = 1_000_000_000;
@@ -81,7 +83,7 @@ pub enum Speech {
 pub enum Heard {
     Nothing,
     /// This is the answer.
-    Answer(Message),
+    Answer(Box<Message>),
     /// The peer wants to see the status.
     WantsStatus,
     /// The peer has said goodbye.
@@ -148,10 +150,21 @@ impl Service {
         self.coordinators_mut().for_each(|coordinator| coordinator.set_order(order));
     }
 
-    /// What the site says of its storages from now on.
-    pub fn set_storages(&mut self, storages: Vec<Storage>) {
-        self.coordinators_mut().for_each(|coordinator| coordinator.set_storages(&storages));
+    /// What the site says of its storages and applications from now on.
+    pub fn set_site(
+        &mut self,
+        now_ns: u64,
+        storages: Vec<Storage>,
+        planning: Planning,
+        applications: Vec<ApplicationInfo>,
+    ) {
         self.settings.storages = storages;
+        self.settings.planning = planning;
+        self.settings.applications = applications;
+        for SharedStorage { name, coordinator } in &mut self.storages {
+            coordinator.set_storages(&self.settings.storages);
+            coordinator.set_site(now_ns, site_of(&self.settings, name));
+        }
     }
 
     /// Since the service began, of all storages.
@@ -180,6 +193,7 @@ impl Service {
         coordinator.set_order(*order);
         coordinator.set_backfill(*backfill);
         coordinator.set_storages(storages);
+        coordinator.set_site(now_ns, site_of(&self.settings, &name));
         let storage = SharedStorage { name, coordinator };
         if self.storages.len() < MAX_STORAGES {
             self.storages.push(storage);
@@ -313,7 +327,7 @@ impl Service {
                 return Err("wrong key".into());
             }
             guest.trust = Trust::Trusted;
-            return Ok(Heard::Answer(Message::Proven { mac: key.server_mac(&server, &nonce) }));
+            return Ok(Heard::Answer(Box::new(Message::Proven { mac: key.server_mac(&server, &nonce) })));
         }
         match message {
             Message::StatusQuery {} => Ok(Heard::WantsStatus),
@@ -398,6 +412,16 @@ impl Service {
                 self.closing.push(peer);
             }
         }
+    }
+}
+
+/// What is known beforehand of a storage that the site calls so, and of the applications that use it.
+fn site_of(settings: &Settings, name: &str) -> Site {
+    let storage = settings.storages.iter().find(|storage| storage.path == name);
+    Site {
+        planning: settings.planning,
+        applications: settings.applications.clone(),
+        node_part: storage.and_then(Storage::node_part),
     }
 }
 

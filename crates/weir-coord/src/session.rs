@@ -14,12 +14,12 @@
 //! ```
 
 use crate::history::Habits;
-use crate::ledger::Sum;
+use crate::ledger::{Prospect, Sum};
 use crate::tokens::UNLIMITED;
 use crate::wire::{FileInfo, Identity, Message, Progress, Reader};
 use errands::Errands;
 use link::Link;
-use phase_detector::{Change, Ended, PhaseDetector};
+use phase_detector::{Change, Ended, PhaseDetector, Volume};
 use seek::Seeker;
 use weir_engine::engine::mean_with_usual;
 
@@ -164,27 +164,59 @@ pub struct Limits {
 struct Phase {
     number: u64,
     began_ns: u64,
-    bytes: Option<u64>,
+    volume: Volume,
     /// Whether it may do I/O, by the latest word of a coordinator.
     granted: bool,
+    /// The share that it has of the storage while it may.
+    share: f64,
+    /// When it should be able to go on, by the latest word of a coordinator.
+    go_on_ns: u64,
     /// It may use the storage while those whose turn it is do not.
     is_backfilled: bool,
     /// The coordinator was asked, and has not answered.
     is_asking: bool,
-    progress: Progress,
-    /// Requests under way, with or without bytes.
-    in_flight: u32,
+    state: PhaseState,
     /// Time that the requests of the phase have taken.
     busy_ns: u64,
     /// What the coordinator was told last, and when.
-    told: (Progress, u32),
+    told: PhaseState,
+    told_volume: Volume,
     told_ns: u64,
+}
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct PhaseState {
+    progress: Progress,
+    /// Requests under way, with or without bytes.
+    in_flight: u32,
+    /// Nothing is under way and nothing more is expected, though the phase has not ended.
+    is_resting: bool,
 }
 
 impl Phase {
     /// Whether the coordinator has not been told how things are.
     fn is_news(&self) -> bool {
-        self.told != (self.progress, self.in_flight)
+        self.has_moved() || self.is_announcing()
+    }
+
+    fn has_moved(&self) -> bool {
+        self.told != self.state
+    }
+
+    /// Whether the coordinator has to hear of it at once, for others may go on then: a rank begins to wait, or the phase is as
+    /// good as over.
+    fn is_urgent(&self) -> bool {
+        let begins_to_wait = self.state.progress.is_waiting() && !self.told.progress.is_waiting();
+        begins_to_wait || (self.state.is_resting && !self.told.is_resting)
+    }
+
+    /// Whether the coordinator has to hear what the phase will move. What is merely known grows with every call, and is told
+    /// when it has become larger by a quarter.
+    fn is_announcing(&self) -> bool {
+        let (now, told) = (self.volume, self.told_volume);
+        let has_grown = now.known_bytes > told.known_bytes.saturating_add(told.known_bytes / 4);
+        now.said_bytes != told.said_bytes || (now.said_bytes.is_none() && has_grown)
     }
 }
 
@@ -192,6 +224,8 @@ pub struct Session {
     identity: Identity,
     /// Characteristic time and mean phase of earlier runs.
     usual: (Option<u64>, Option<u64>),
+    /// The period that the user has told; what the program says stands above it.
+    set_period_ns: Option<u64>,
     detector: PhaseDetector,
     /// What the gate holds now.
     gate: Gate,
@@ -225,6 +259,7 @@ impl Session {
         let detector = PhaseDetector::new(limits.phase_gap_ns, limits.max_wait_ns, free_bytes, sum);
         Session {
             usual: (identity.w_iter_ns, identity.mean_phase_bytes),
+            set_period_ns: identity.period_ns,
             identity,
             gate: detector.free_gate(),
             detector,
@@ -277,9 +312,27 @@ impl Session {
         self.gate
     }
 
+    /// What the job has of its storage, and when it may go on; `None` if nobody coordinates.
+    pub fn prospect(&self) -> Option<Prospect> {
+        let is_waiting = |phase: &Phase| phase.state.progress.is_waiting();
+        let go_on_ns = self.phase.filter(is_waiting).map_or(0, |phase| phase.go_on_ns);
+        let share = match self.gate {
+            _ if !self.is_joined() => return None,
+            Gate::Closed | Gate::Free { .. } => 0.0,
+            Gate::Granted { credit_bytes: UNLIMITED } | Gate::Ahead | Gate::Open { .. } => 1.0,
+            Gate::Granted { .. } => self.phase.map_or(0.0, |phase| phase.share),
+        };
+        Some(Prospect { share, go_on_ns: if share < 1.0 { go_on_ns } else { 0 } })
+    }
+
     /// Bytes that the node had spent when the phase under way began.
     pub fn base_bytes(&self) -> u64 {
         self.detector.base_bytes()
+    }
+
+    /// When a rank whose request ends has to call the leader, as bytes spent since the job began; 0: not at all.
+    pub fn call_at_bytes(&self) -> u64 {
+        self.detector.call_at_bytes()
     }
 
     /// Number of the phase under way.
@@ -323,15 +376,20 @@ impl Session {
     }
 
     fn look(&mut self, now_ns: u64, sum: &Sum, out: &mut Vec<Output>) {
+        self.expect(sum, out);
         match self.detector.look(now_ns, sum) {
-            Change::Began => self.begin(now_ns, out),
+            Change::Began => self.begin(now_ns, sum, out),
             Change::Ended(ended) => self.end(ended, out),
             Change::None => {}
         }
         let busy_ns = self.detector.take_busy_ns(sum);
         if let Some(phase) = &mut self.phase {
-            phase.progress = self.detector.progress(sum);
-            phase.in_flight = self.detector.in_flight(sum);
+            phase.volume = self.detector.volume(sum);
+            phase.state = PhaseState {
+                progress: self.detector.progress(sum),
+                in_flight: self.detector.in_flight(sum),
+                is_resting: self.detector.is_resting(sum),
+            };
             phase.busy_ns += busy_ns;
             if sum.limit_reached {
                 branch!("a wait reached its limit");
@@ -348,8 +406,20 @@ impl Session {
         if self.rest == Gate::Closed { self.detector.free_gate() } else { self.rest }
     }
 
+    /// The coordinator hears how long the program says it is from phase to phase; one that comes later hears it when the job joins.
+    fn expect(&mut self, sum: &Sum, out: &mut Vec<Output>) {
+        let period_ns = Some(sum.period_ns).filter(|period_ns| *period_ns > 0).or(self.set_period_ns);
+        if period_ns != self.identity.period_ns {
+            self.identity.period_ns = period_ns;
+            if self.is_joined() {
+                branch!("the program says its period");
+                out.push(Output::Send(Message::Expect { period_ns }));
+            }
+        }
+    }
+
     /// The one place where a phase begins.
-    fn begin(&mut self, now_ns: u64, out: &mut Vec<Output>) {
+    fn begin(&mut self, now_ns: u64, sum: &Sum, out: &mut Vec<Output>) {
         let number = self.detector.phases();
         self.gate = match self.rest {
             Gate::Ahead => {
@@ -365,18 +435,21 @@ impl Session {
                 Gate::Closed
             }
         };
-        let (progress, bytes) = (Progress::default(), None);
+        let volume = self.detector.volume(sum);
+        let bytes = volume.said_bytes;
         self.phase = Some(Phase {
             number,
             began_ns: now_ns,
-            bytes,
+            volume,
+            share: 0.0,
+            go_on_ns: 0,
             granted: self.rest == Gate::Ahead,
             is_backfilled: false,
             is_asking: self.gate == Gate::Closed,
-            progress,
-            in_flight: 0,
+            state: PhaseState::default(),
             busy_ns: 0,
-            told: (progress, 0),
+            told: PhaseState::default(),
+            told_volume: Volume { said_bytes: bytes, known_bytes: 0 },
             told_ns: 0,
         });
         if self.is_joined() {
@@ -416,13 +489,27 @@ impl Session {
     fn report(&mut self, now_ns: u64, out: &mut Vec<Output>) {
         let Link::Up { report_ns, .. } = self.link else { return };
         let Some(phase) = &mut self.phase else { return };
-        // A rank that begins to wait is heard at once: others may have what it needs.
-        let is_urgent = phase.progress.is_waiting() && !phase.told.0.is_waiting();
-        if phase.is_news() && (is_urgent || now_ns >= phase.told_ns + report_ns) {
-            phase.told = (phase.progress, phase.in_flight);
-            phase.told_ns = now_ns;
-            let Phase { number, progress, in_flight, busy_ns, .. } = *phase;
-            out.push(Output::Send(Message::Moved { phase: number, progress, in_flight, busy_ns }));
+        if !phase.is_news() || !(phase.is_urgent() || now_ns >= phase.told_ns + report_ns) {
+            return;
+        }
+        phase.told_ns = now_ns;
+        let Phase { number, state, busy_ns, volume, .. } = *phase;
+        if phase.is_announcing() {
+            branch!("a phase says what it will move");
+            phase.told_volume = volume;
+            let Volume { said_bytes: bytes, known_bytes } = volume;
+            out.push(Output::Send(Message::Announce { phase: number, bytes, known_bytes }));
+        }
+        if phase.has_moved() {
+            phase.told = state;
+            let PhaseState { progress, in_flight, is_resting } = state;
+            out.push(Output::Send(Message::Moved {
+                phase: number,
+                progress,
+                in_flight,
+                busy_ns,
+                is_resting,
+            }));
         }
     }
 

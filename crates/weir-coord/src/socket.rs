@@ -22,6 +22,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What waits to be sent to a peer that does not read is bounded by this; a status may be longer.
 pub(crate) const MAX_OUTBOX_BYTES: usize = 16 << 20;
+/// Room that an empty outbox keeps.
+const KEPT_OUTBOX_BYTES: usize = 4 << 10;
 
 /// Of a stream that is no socket: a poller leaves it alone.
 const NO_DESCRIPTOR: RawFd = -1;
@@ -160,6 +162,7 @@ impl Channel {
             }
         }
         self.outbox.clear();
+        self.outbox.shrink_to(KEPT_OUTBOX_BYTES);
         self.sent = 0;
         Ok(())
     }

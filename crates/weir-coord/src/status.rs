@@ -160,6 +160,7 @@ fn job_json(now_ns: u64, storage: &str, coordinator: &Coordinator, id: JobId, jo
         "allocations": allocations.collect::<Vec<Value>>(),
         "phases": job.phases,
         "backfills": job.backfills,
+        "announced_bytes": view.announced_bytes,
         "phase_bytes": coordinator.progress(id).done_bytes,
         "moved_bytes": job.moved_bytes,
         "held_s": seconds(job.held_ns + waiting_ns),

@@ -17,6 +17,9 @@ pub struct Storage {
     pub compute_nodes: u64,
     /// How many targets a file gets, and which.
     pub allocation: resources::Policy,
+    /// What all its jobs together move at most, and what one node does, in bytes per second; 0: not said.
+    pub total_bandwidth: f64,
+    pub node_bandwidth: f64,
 }
 
 /// The coordinator decides in the thread in which it answers everybody: within these bounds the slowest policy
@@ -34,7 +37,15 @@ impl Storage {
             bandwidth: Vec::new(),
             compute_nodes: 0,
             allocation: resources::Policy::Weir,
+            total_bandwidth: 0.0,
+            node_bandwidth: 0.0,
         }
+    }
+
+    /// `B_i / B`: the part of the bandwidth that a node can use, if that was said.
+    pub(crate) fn node_part(&self) -> Option<f64> {
+        let is_said = self.total_bandwidth > 0.0 && self.node_bandwidth > 0.0;
+        is_said.then(|| (self.node_bandwidth / self.total_bandwidth).min(1.0))
     }
 
     /// Whether files can be placed there; else only that it is one storage is known.
@@ -50,6 +61,12 @@ impl Storage {
     pub fn check(&self) -> Result<(), String> {
         if !Path::new(&self.path).is_absolute() {
             return Err(format!("storage {:?}: must be the path where it is mounted", self.path));
+        }
+        if (self.total_bandwidth > 0.0) != (self.node_bandwidth > 0.0) {
+            return Err(
+                "node_bandwidth_mb_per_s and total_bandwidth_mb_per_s: one is of no use without the other"
+                    .into(),
+            );
         }
         if !self.has_targets() && self.bandwidth.is_empty() && self.compute_nodes == 0 {
             return Ok(());

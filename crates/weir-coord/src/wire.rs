@@ -129,6 +129,8 @@ messages! {
         in_flight: u32,
         /// Time that requests of the phase have taken, all together; those under way not yet.
         busy_ns: u64,
+        /// Nothing is under way and nothing more is expected: others need not wait for the phase to end.
+        is_resting: bool,
     }
     /// Job → coordinator.
     5 End {
@@ -169,6 +171,16 @@ messages! {
     13 Read { reader: Reader, pieces: Vec<Piece>, }
     /// Job → coordinator: it has read, with or without its turn.
     14 Served { number: u32, call: u64, }
+    /// Job → coordinator: what the phase will move on this node, as is known by now. Replaces what was said before.
+    15 Announce {
+        phase: u64,
+        /// As in `Begin`: what the program says.
+        bytes: Option<u64>,
+        /// What collective calls were asked to write in this phase so far: at least this much, if nothing is said.
+        known_bytes: u64,
+    }
+    /// Job → coordinator: the program says from now on how long it is from the beginning of a phase to the next.
+    16 Expect { period_ns: Option<u64>, }
 
     /// Coordinator → TCP peer, before anything else: prove that you have the key.
     64 Challenge { nonce: [u8; 32], }
@@ -195,7 +207,8 @@ messages! {
     68 Hold { phase: u64, expected_ns: u64, }
     /// Coordinator → job: a request may start while the node has spent fewer bytes than this in this phase.
     /// Replaces what was said before, up or down; `u64::MAX` is no limit. Who has spent it all may go on within this time.
-    69 Credit { phase: u64, credit_bytes: u64, expected_ns: u64, }
+    /// The share may have changed since the grant.
+    69 Credit { phase: u64, share: f64, credit_bytes: u64, expected_ns: u64, }
     /// Coordinator → anybody: a piece of JSON; the pieces up to the last make the answer.
     70 Status { last: bool, text: String, }
     /// Coordinator → anybody: no, and why. The connection is closed.
@@ -225,6 +238,8 @@ pub struct Identity {
     /// Characteristic time and mean phase of earlier runs of the application.
     pub w_iter_ns: Option<u64>,
     pub mean_phase_bytes: Option<u64>,
+    /// What the program or its user says of the time from the beginning of a phase to the next.
+    pub period_ns: Option<u64>,
     /// The job's part next to that of others; 0 counts as 1.
     pub weight: u32,
     /// For whom the job runs, as the job says: user number, and the account of the batch system if there is one.
@@ -491,8 +506,8 @@ macro_rules! structures {
 
 structures! {
     Identity {
-        job, application, host, pid, ranks, nodes, w_iter_ns, mean_phase_bytes, weight, user, account, storage,
-        mount,
+        job, application, host, pid, ranks, nodes, w_iter_ns, mean_phase_bytes, period_ns, weight, user, account,
+        storage, mount,
     }
     FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes, }
     Reader { number, file, call, target, service_ns, shuffle_ns, }

@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 use weir_coord::coordinator::{Coordinator, JobState, Pace, Peer};
+use weir_coord::site::{ApplicationInfo, Site};
 use weir_coord::tokens::UNLIMITED;
 use weir_coord::wire::{Identity, Message, Progress};
+use weir_engine::engine::InstanceInfo;
 use weir_engine::sharing::PolicyKind;
 
 const MS: u64 = 1_000_000;
@@ -31,7 +33,7 @@ fn end(phase: u64, bytes: u64) -> Message {
 fn busy(phase: u64, bytes: u64) -> Message {
     {
         let progress = Progress { done_bytes: 0, spent_bytes: bytes, wanted_bytes: bytes };
-        Message::Moved { phase, progress, in_flight: 1, busy_ns: 0 }
+        Message::Moved { phase, progress, in_flight: 1, busy_ns: 0, is_resting: false }
     }
 }
 
@@ -138,6 +140,29 @@ fn a_new_coordinator_gathers_before_it_decides() {
     );
 }
 
+/// Nobody waits for long for jobs that do not come back, nor again for one that comes back late.
+#[test]
+fn a_new_coordinator_decides_soon_after_the_last_job_has_come_back() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for (now_ms, peer) in [(1, 0), (9, 1)] {
+        coordinator.handle(now_ms * MS, peer, hello(&peer.to_string(), true)).unwrap();
+    }
+    coordinator.handle(10 * MS, 1, begin(1)).unwrap();
+    assert_eq!(coordinator.deadline_ns(), Some(24 * MS));
+    coordinator.tick(24 * MS);
+    assert!(!coordinator.is_gathering());
+    coordinator.handle(30 * MS, 2, hello("late", true)).unwrap();
+    assert!(!coordinator.is_gathering());
+    // However many come, it does not listen for ever.
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for peer in 0..20 {
+        let now_ns = (1 + 5 * peer as u64) * MS;
+        coordinator.tick(now_ns);
+        coordinator.handle(now_ns, peer, hello(&peer.to_string(), true)).unwrap();
+        assert_eq!(coordinator.is_gathering(), now_ns < 61 * MS);
+    }
+}
+
 /// What a phase moved counts, though it ended before the coordinator had gathered what all have to say.
 #[test]
 fn a_phase_that_ends_while_a_new_coordinator_gathers_is_not_forgotten() {
@@ -235,8 +260,114 @@ fn a_job_that_waits_for_tokens_is_not_idle() {
         coordinator.handle(0, peer, begin(1)).unwrap();
     }
     let progress = Progress { done_bytes: 1, spent_bytes: 1, wanted_bytes: 9 };
-    coordinator.handle(0, 0, Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0 }).unwrap();
+    coordinator
+        .handle(0, 0, Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0, is_resting: false })
+        .unwrap();
     assert_eq!(pass(&mut coordinator, &mut now_ms, 20_000).0, [0]);
+}
+
+fn waiting(phase: u64) -> Message {
+    let progress = Progress { wanted_bytes: 1 << 20, ..Progress::default() };
+    Message::Moved { phase, progress, in_flight: 0, busy_ns: 0, is_resting: false }
+}
+
+fn moved(phase: u64, bytes: u64, in_flight: u32, busy_ns: u64) -> Message {
+    let progress = Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes };
+    Message::Moved { phase, progress, in_flight, busy_ns, is_resting: false }
+}
+
+/// Two jobs of which the first is in its turn since 0 ms, and the other one begins to wait at 5 ms. In the first 4 ms the first one's
+/// requests have taken `busy_ns`, and there is none under way.
+fn waits_beside_one_that_took(busy_ns: u64) -> (Coordinator, u64) {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    for peer in [0, 1] {
+        coordinator.handle(0, peer, hello(&peer.to_string(), false)).unwrap();
+    }
+    coordinator.handle(0, 0, begin(1)).unwrap();
+    coordinator.handle(0, 0, busy(1, 1 << 20)).unwrap();
+    coordinator.handle(4 * MS, 0, moved(1, 1 << 20, 0, busy_ns)).unwrap();
+    coordinator.handle(5 * MS, 1, begin(1)).unwrap();
+    coordinator.handle(5 * MS, 1, waiting(1)).unwrap();
+    (coordinator, 5)
+}
+
+#[test]
+fn a_job_that_waits_is_let_in_at_once_beside_one_that_hardly_uses_its_turn() {
+    let (mut coordinator, mut now_ms) = waits_beside_one_that_took(MS);
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 1).0, [0, 1]);
+    assert_eq!(coordinator.jobs().nth(1).map(|job| job.state), Some(JobState::Backfilled));
+}
+
+#[test]
+fn a_job_that_uses_its_turn_is_left_alone_between_two_requests() {
+    let (mut coordinator, mut now_ms) = waits_beside_one_that_took(4 * MS);
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 8), (vec![0], vec![1]));
+    // It does not go on after all.
+    assert_eq!(pass(&mut coordinator, &mut now_ms, 8).0, [1]);
+}
+
+#[test]
+fn a_job_that_was_let_in_is_given_more_as_soon_as_it_waits_for_it() {
+    let (mut coordinator, mut now_ms) = waits_beside_one_that_took(MS);
+    pass(&mut coordinator, &mut now_ms, 1);
+    let progress = Progress { done_bytes: 8 << 20, spent_bytes: 8 << 20, wanted_bytes: 9 << 20 };
+    let message = Message::Moved { phase: 1, progress, in_flight: 0, busy_ns: MS / 10, is_resting: false };
+    coordinator.handle(now_ms * MS, 1, message).unwrap();
+    coordinator.tick((now_ms + 1) * MS);
+    let credit = |(peer, message): (Peer, Message)| match message {
+        Message::Credit { credit_bytes, .. } if peer == 1 => Some(credit_bytes),
+        _ => None,
+    };
+    let credits: Vec<u64> = answers(&mut coordinator).into_iter().filter_map(credit).collect();
+    assert!(credits.iter().any(|credit_bytes| *credit_bytes > 8 << 20), "{credits:?}");
+}
+
+/// Four jobs of 64 KiB every 3 ms, all in one endless phase, whichever has its turn: none waits for long.
+#[test]
+fn jobs_that_trickle_do_not_wait_for_each_other() {
+    const JOBS: usize = 4;
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let (mut spent, mut credit, mut ready_ms) = ([0u64; JOBS], [0u64; JOBS], [0u64; JOBS]);
+    let mut waited_ms = [0u64; JOBS];
+    for job in 0..JOBS {
+        coordinator.handle(0, job, hello(&job.to_string(), false)).unwrap();
+        coordinator.handle(0, job, begin(1)).unwrap();
+    }
+    for now_ms in 1..=2_000 {
+        for job in 0..JOBS {
+            if now_ms < ready_ms[job] {
+                continue;
+            }
+            let is_let_in = spent[job] < credit[job];
+            if is_let_in {
+                spent[job] += 64 << 10;
+                ready_ms[job] = now_ms + 3;
+            } else {
+                waited_ms[job] += 1;
+            }
+            let wanted_bytes = if is_let_in { spent[job] } else { spent[job] + (64 << 10) };
+            let progress = Progress { done_bytes: spent[job], spent_bytes: spent[job], wanted_bytes };
+            let busy_ns = spent[job] / (64 << 10) * MS / 20;
+            coordinator
+                .handle(
+                    now_ms * MS,
+                    job,
+                    Message::Moved { phase: 1, progress, in_flight: 0, busy_ns, is_resting: false },
+                )
+                .unwrap();
+        }
+        coordinator.tick(now_ms * MS);
+        for (job, message) in answers(&mut coordinator) {
+            match message {
+                Message::Grant { credit_bytes, .. } | Message::Credit { credit_bytes, .. } => {
+                    credit[job] = credit_bytes;
+                }
+                Message::Hold { .. } => credit[job] = 0,
+                _ => {}
+            }
+        }
+    }
+    assert!(waited_ms.iter().all(|ms| *ms < 300), "of 2 s: {waited_ms:?} ms");
 }
 
 /// Who is told now that its next phase is granted, or is not any more.
@@ -249,7 +380,7 @@ fn ahead(coordinator: &mut Coordinator) -> Vec<(Peer, bool)> {
 }
 
 #[test]
-fn who_was_last_in_a_phase_need_not_ask_for_the_next() {
+fn nobody_need_ask_while_nobody_uses_the_storage() {
     let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
     let mut say = |peer, message| {
         coordinator.handle(MS, peer, message).unwrap();
@@ -258,25 +389,65 @@ fn who_was_last_in_a_phase_need_not_ask_for_the_next() {
     // Peers 0 and 1 are nodes of one job.
     assert_eq!(say(0, hello("wide", false)), [(0, true)]);
     assert_eq!(say(1, hello("wide", false)), [(1, true)]);
-    assert_eq!(say(2, hello("other", false)), []);
-    assert_eq!(say(0, begin(1)), []);
-    assert_eq!(say(2, begin(1)), [(0, false), (1, false)]);
-    assert_eq!(say(0, end(1, 10)), [], "the other waits");
-    assert_eq!(say(2, end(1, 10)), [(2, true)]);
-    assert_eq!(say(2, begin(2)), []);
-    assert_eq!(say(2, end(2, 10)), [], "as it was");
+    assert_eq!(say(2, hello("other", false)), [(2, true)]);
+    assert_eq!(say(0, begin(1)), [(2, false)]);
+    assert_eq!(say(2, begin(1)), [], "it asked");
+    assert_eq!(say(0, end(1, 10)), [], "the other is in its phase");
+    assert_eq!(say(2, end(1, 10)), [(0, true), (1, true), (2, true)]);
+    assert_eq!(say(2, begin(2)), [(0, false), (1, false)]);
+    assert_eq!(say(2, end(2, 10)), [(0, true), (1, true), (2, true)]);
     assert_eq!(say(1, begin(1)), [(2, false)]);
     coordinator.gone(MS, 1);
-    assert_eq!(ahead(&mut coordinator), [(0, true)], "the phase ended with its node");
+    assert_eq!(ahead(&mut coordinator), [(0, true), (2, true)], "the phase ended with its node");
     // Under another policy everybody asks first; who is welcomed has no grant.
     coordinator.set_policy(MS, PolicyKind::Fair);
     assert_eq!(ahead(&mut coordinator), []);
     coordinator.handle(MS, 2, begin(3)).unwrap();
     coordinator.handle(MS, 2, end(3, 10)).unwrap();
-    assert_eq!(ahead(&mut coordinator), [(2, true)]);
-    coordinator.gone(MS, 2);
-    coordinator.handle(MS, 3, hello("third", false)).unwrap();
-    assert_eq!(ahead(&mut coordinator), [(3, true)]);
+    assert_eq!(ahead(&mut coordinator), [(0, true), (2, true)]);
+}
+
+fn rest(phase: u64, bytes: u64, is_resting: bool) -> Message {
+    let progress = Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes };
+    Message::Moved { phase, progress, in_flight: u32::from(!is_resting), busy_ns: 0, is_resting }
+}
+
+/// A phase ends some time after its last byte, so that pauses within it are told from those between phases. Nobody waits for that.
+#[test]
+fn nobody_waits_for_a_phase_that_is_as_good_as_over() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let mut now_ns = 0;
+    let mut say = |peer, message| {
+        now_ns += MS;
+        coordinator.handle(now_ns, peer, message).unwrap();
+        coordinator.tick(now_ns);
+        answers(&mut coordinator)
+    };
+    let is_told = |answers: &[(Peer, Message)], peer: Peer, of: fn(&Message) -> bool| {
+        answers.iter().any(|(to, message)| *to == peer && of(message))
+    };
+    let is_let_in = |message: &Message| matches!(message, Message::Grant { credit_bytes: u64::MAX, .. });
+    (0..3).for_each(|peer| _ = say(peer, hello(&peer.to_string(), false)));
+    say(0, begin(1));
+    let held = say(1, begin(1));
+    assert!(is_told(&held, 1, |message| matches!(message, Message::Hold { .. })), "{held:?}");
+    say(1, waiting(1));
+    let answers = say(0, rest(1, 100, true));
+    assert!(is_told(&answers, 1, is_let_in), "{answers:?}");
+    // It was not the end: whoever was let in is stopped, or has a little left.
+    let answers = say(0, rest(1, 200, false));
+    let is_stopped = |message: &Message| match message {
+        Message::Credit { credit_bytes, .. } => *credit_bytes < 1 << 20,
+        message => matches!(message, Message::Hold { .. }),
+    };
+    assert!(is_told(&answers, 1, is_stopped), "{answers:?}");
+    // When all have done what they wanted, the next need not ask.
+    say(1, rest(1, 100, true));
+    let answers = say(0, rest(1, 300, true));
+    assert!(
+        is_told(&answers, 2, |message| matches!(message, Message::Ahead { granted: true })),
+        "{answers:?}"
+    );
 }
 
 /// A policy that may leave a job waiting though it is alone is asked, and so is a coordinator that does not know all yet.
@@ -316,6 +487,93 @@ fn a_bad_hello_is_refused_by_its_field() {
     });
     assert_eq!(empty, "ranks: none");
     assert!(!coordinator.is_node(7));
+}
+
+fn announced(coordinator: &Coordinator) -> Option<u64> {
+    coordinator.jobs().next().and_then(|job| job.announced_bytes)
+}
+
+#[test]
+fn a_size_is_known_when_all_nodes_have_said_theirs() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let mut say = |peer, message| {
+        coordinator.handle(MS, peer, message).unwrap();
+        announced(&coordinator)
+    };
+    for peer in [0, 1] {
+        say(peer, hello("wide", false));
+    }
+    let sized = |phase, bytes| Message::Begin { phase, bytes: Some(bytes) };
+    assert_eq!(say(0, sized(1, 100)), None, "the other node will have more");
+    assert_eq!(say(1, sized(1, 50)), Some(150));
+    assert_eq!(say(1, Message::Announce { phase: 1, bytes: Some(70), known_bytes: 0 }), Some(170));
+    assert_eq!(
+        say(1, Message::Announce { phase: 9, bytes: Some(1), known_bytes: 0 }),
+        Some(170),
+        "of another"
+    );
+    assert_eq!(say(1, busy(1, 60)), Some(170));
+    assert_eq!(say(1, end(1, 60)), Some(160), "it has moved less");
+    assert_eq!(say(0, busy(1, 101)), None, "more than it said");
+    assert_eq!(say(0, end(1, 101)), None);
+    // One of them is not in the next phase, and cannot be known not to come.
+    assert_eq!(say(1, sized(2, u64::MAX)), None);
+    assert_eq!(say(0, sized(2, u64::MAX)), Some(u64::MAX));
+}
+
+#[test]
+fn what_is_known_to_come_counts_where_it_is_more_than_usual() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let mut say = |message| {
+        coordinator.handle(MS, 0, message).unwrap();
+        announced(&coordinator)
+    };
+    say(hello("job", false));
+    let known = |phase, known_bytes| Message::Announce { phase, bytes: None, known_bytes };
+    say(begin(1));
+    assert_eq!(say(known(1, 100)), Some(100), "better than nothing");
+    assert_eq!(say(busy(1, 100)), Some(100));
+    assert_eq!(say(known(1, 300)), Some(300));
+    say(end(1, 300));
+    say(begin(2));
+    assert_eq!(say(known(2, 100)), None, "the least of what it usually moves");
+    assert_eq!(say(known(2, 400)), Some(400));
+    assert_eq!(say(busy(2, 500)), None, "it goes on beyond that");
+}
+
+#[test]
+fn a_period_that_is_told_counts_from_the_next_phase_on() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Set10, Pace::default());
+    let w_iter_ns = |coordinator: &Coordinator| coordinator.jobs().next().map(|job| job.w_iter_ns());
+    coordinator.handle(0, 0, hello("job", false)).unwrap();
+    coordinator.handle(0, 0, begin(1)).unwrap();
+    coordinator.handle(0, 0, Message::Expect { period_ns: Some(7 * MS) }).unwrap();
+    assert_ne!(w_iter_ns(&coordinator), Some(7e6));
+    coordinator.handle(MS, 0, end(1, 1)).unwrap();
+    coordinator.handle(MS, 0, begin(2)).unwrap();
+    assert_eq!(w_iter_ns(&coordinator), Some(7e6));
+    coordinator.set_policy(MS, PolicyKind::Weir);
+    assert_eq!(w_iter_ns(&coordinator), Some(7e6));
+}
+
+#[test]
+fn a_site_knows_its_applications_and_what_a_node_can_do() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    let instance = InstanceInfo { work_s: 100.0, io_s: 12.0 };
+    let applications = vec![ApplicationInfo { name: "lammps".into(), instance }];
+    coordinator.set_site(0, Site { applications, node_part: Some(0.25), ..Site::default() });
+    for (peer, name) in ["lammps", "other"].into_iter().enumerate() {
+        let Message::Hello { mut identity, .. } = hello(name, false) else { unreachable!() };
+        (identity.application, identity.nodes) = (name.into(), peer as u32 + 1);
+        coordinator.handle(0, peer, Message::Hello { identity, rejoins: false, epoch: 0 }).unwrap();
+        coordinator.handle(0, peer, begin(1)).unwrap();
+    }
+    let known: Vec<f64> = coordinator.jobs().map(|job| job.w_iter_ns()).collect();
+    assert_eq!(known[0], 112e9);
+    assert_ne!(known[1], 112e9);
+    // One and two nodes of four use three quarters: both go at once under a policy that serves one after the other otherwise.
+    let states: Vec<JobState> = coordinator.jobs().map(|job| job.state).collect();
+    assert_eq!(states, [JobState::Granted { share: 0.25 }, JobState::Granted { share: 0.5 }]);
 }
 
 #[derive(Clone, Debug)]

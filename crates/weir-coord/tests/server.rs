@@ -139,12 +139,10 @@ fn two_in_io_have_credits_and_one_alone_has_no_limit() {
     server.settle();
     first.busy(1 << 20);
     second.begin();
-    assert_ne!(second.granted(), UNLIMITED);
+    let is_limited = |gate| matches!(gate, Gate::Granted { credit_bytes } if credit_bytes < UNLIMITED);
+    second.until_gate("a limit", is_limited);
     second.busy(1 << 20);
-    first.until_gate(
-        "a limit",
-        |gate| matches!(gate, Gate::Granted { credit_bytes } if credit_bytes < UNLIMITED),
-    );
+    first.until_gate("a limit", is_limited);
     second.end(1 << 20);
     first.until_gate("no limit", |gate| gate == Gate::Granted { credit_bytes: UNLIMITED });
 }
@@ -205,8 +203,14 @@ fn a_flood_does_not_stop_the_others() {
     flooder.send(&hello("flooder"));
     let mut frames = Vec::new();
     for _ in 0..1000 {
-        Message::Moved { phase: 1, progress: Progress::default(), in_flight: 0, busy_ns: 0 }
-            .encode(&mut frames);
+        Message::Moved {
+            phase: 1,
+            progress: Progress::default(),
+            in_flight: 0,
+            busy_ns: 0,
+            is_resting: false,
+        }
+        .encode(&mut frames);
     }
     let start = Instant::now();
     let flood = std::thread::spawn(move || {
@@ -301,7 +305,7 @@ fn a_service_without_the_key_coordinates_nobody() {
         Message::Ahead { granted: true },
         Message::Hold { phase: 1, expected_ns: u64::MAX },
         Message::Grant { phase: 1, share: 1.0, credit_bytes: 1, expected_ns: 0 },
-        Message::Credit { phase: 1, credit_bytes: 1, expected_ns: 0 },
+        Message::Credit { phase: 1, share: 1.0, credit_bytes: 1, expected_ns: 0 },
         welcome(),
     ]);
     job.until("a refusal", |word| matches!(word, Word::Refused { reason } if reason.contains("not proven")));
@@ -562,7 +566,13 @@ fn a_last_word_does_not_hide_the_end() {
     let (mut brief, mut other) = (join("brief"), join("other"));
     assert!(matches!(other.receive(), Some(Message::Hold { phase: 1, .. })));
     // Nothing is answered to this, so that no answer finds the socket closed.
-    brief.send(&Message::Moved { phase: 1, progress: Progress::default(), in_flight: 0, busy_ns: 0 });
+    brief.send(&Message::Moved {
+        phase: 1,
+        progress: Progress::default(),
+        in_flight: 0,
+        busy_ns: 0,
+        is_resting: false,
+    });
     drop(brief);
     (0..3).for_each(|_| server.step(Duration::ZERO).unwrap());
     assert!(matches!(other.receive(), Some(Message::Grant { .. })));

@@ -59,11 +59,22 @@ pub struct JobInfo {
     pub cap: Option<f64>,
     /// The nodes it runs on: `β_i`.
     pub nodes: u64,
+    /// What each of its instances does, for a timetable that is made beforehand; `None`: that is learnt.
+    pub instance: Option<InstanceInfo>,
+}
+
+/// What one instance of a periodic job does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InstanceInfo {
+    /// `W_i`.
+    pub work_s: f64,
+    /// `IO_i / B`: how long its I/O would take at the whole bandwidth.
+    pub io_s: f64,
 }
 
 impl Default for JobInfo {
     fn default() -> Self {
-        JobInfo { w_iter_ns: None, usual_w_iter_ns: None, cap: None, nodes: 1 }
+        JobInfo { w_iter_ns: None, usual_w_iter_ns: None, cap: None, nodes: 1, instance: None }
     }
 }
 
@@ -78,6 +89,16 @@ pub enum Event {
     PhaseBegan {
         job: JobId,
         bytes: Option<u64>,
+    },
+    /// The phase under way will move this much, as is known by now; `None`: that is not known any more.
+    PhaseAnnounced {
+        job: JobId,
+        bytes: Option<u64>,
+    },
+    /// The job's characteristic time is this, exactly, from now on; `None`: it is learnt. Outside phases only.
+    PeriodTold {
+        job: JobId,
+        w_iter_ns: Option<u64>,
     },
     /// Bytes moved since the last report of this job.
     BytesMoved {
@@ -119,6 +140,8 @@ pub struct Ignored {
     pub repeated: u64,
     /// Bytes or an end, without a phase.
     pub no_phase: u64,
+    /// A period, in the middle of a phase.
+    pub in_phase: u64,
     /// A job number of [`MAX_JOBS`] or above, a cap that is no part of one, or no nodes.
     pub out_of_range: u64,
     /// Time that went back: the event was taken as of the latest time seen.
@@ -128,6 +151,8 @@ pub struct Ignored {
 /// Where a policy reads what is known and leaves its answers.
 pub struct Desk<'a> {
     pub now_ns: u64,
+    /// The phase that ends is cut short: its job leaves. What it moved says nothing of the job's volumes.
+    pub(crate) cut_short: bool,
     records: &'a mut Records,
     share_of_all: &'a mut Option<f64>,
     actions: &'a mut Vec<Action>,
@@ -159,6 +184,11 @@ impl Desk<'_> {
     #[inline]
     pub(crate) fn seated(&self, seat: Seat) -> Job<'_> {
         self.records.seated(seat)
+    }
+
+    /// What was said of a job when it joined, whether or not it is in a phase.
+    pub(crate) fn info(&self, job: JobId) -> Option<JobInfo> {
+        self.records.get(job).map(|job| job.info())
     }
 
     /// Grants the job this share, or changes the share it has.
@@ -237,6 +267,8 @@ impl Engine {
         match event {
             Event::JobJoined { job, info } => self.joined(job, info, actions),
             Event::PhaseBegan { job, bytes } => self.began(job, bytes, actions),
+            Event::PhaseAnnounced { job, bytes } => self.announced(job, bytes, actions),
+            Event::PeriodTold { job, w_iter_ns } => self.period_told(job, w_iter_ns),
             Event::BytesMoved { job, bytes } => self.moved(job, bytes, actions),
             Event::PhaseEnded { job } => self.ended(job, actions),
             Event::JobLeft { job } => self.left(job, actions),
@@ -263,7 +295,7 @@ impl Engine {
 
     fn desk<'a>(&'a mut self, actions: &'a mut Vec<Action>) -> (&'a mut dyn Policy, Desk<'a>) {
         let Engine { policy, records, share_of_all, now_ns, .. } = self;
-        (&mut **policy, Desk { now_ns: *now_ns, records, share_of_all, actions })
+        (&mut **policy, Desk { now_ns: *now_ns, cut_short: false, records, share_of_all, actions })
     }
 
     fn joined(&mut self, job: JobId, info: JobInfo, actions: &mut Vec<Action>) {
@@ -305,6 +337,22 @@ impl Engine {
         }
     }
 
+    /// The policy looks at the job again, as if it had moved nothing since it last did.
+    fn announced(&mut self, job: JobId, bytes: Option<u64>, actions: &mut Vec<Action>) {
+        let Some(seat) = self.seat_of(job) else { return };
+        self.records.phase(seat).announce(bytes);
+        let (policy, mut desk) = self.desk(actions);
+        policy.moved(job, &mut desk);
+    }
+
+    fn period_told(&mut self, job: JobId, w_iter_ns: Option<u64>) {
+        match self.records.find(job) {
+            Whereabouts::Absent => self.ignored.unknown_job += 1,
+            Whereabouts::InPhase(_) => self.ignored.in_phase += 1,
+            Whereabouts::Outside => self.records.tell_period(job, w_iter_ns),
+        }
+    }
+
     fn moved(&mut self, job: JobId, bytes: u64, actions: &mut Vec<Action>) {
         let Some(seat) = self.seat_of(job) else { return };
         self.records.phase(seat).add_bytes(bytes);
@@ -331,6 +379,7 @@ impl Engine {
     fn finish_phase(&mut self, seat: Seat, whole: bool, actions: &mut Vec<Action>) {
         self.records.phase(seat).set_share(self.now_ns, 0.0);
         let (policy, mut desk) = self.desk(actions);
+        desk.cut_short = !whole;
         policy.ended(seat.job, &mut desk);
         self.records.end_phase(seat, self.now_ns, whole);
     }

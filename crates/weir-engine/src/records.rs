@@ -6,7 +6,7 @@
 //! that is asked of a job is one cache line. Policies that ask for it wait for it; those that do not should not, so
 //! what phases that ended add to it is entered for several jobs at once: the processor then fetches their lines side by side.
 
-use crate::engine::{JobId, JobInfo, elapsed_ns};
+use crate::engine::{InstanceInfo, JobId, JobInfo, elapsed_ns};
 
 /// What the engine knows of one job. Times are the engine's.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,7 @@ struct Told {
     w_iter_ns: Option<u64>,
     usual_w_iter_ns: Option<u64>,
     nodes: u64,
+    instance: Option<InstanceInfo>,
 }
 
 /// What a job usually does counts like this many of its phases: a first phase that comes early must not undo it, and a job
@@ -201,6 +202,12 @@ impl Job<'_> {
         self.told[self.id.index()].nodes
     }
 
+    /// All that is told of the job.
+    pub(crate) fn info(&self) -> JobInfo {
+        let Told { w_iter_ns, usual_w_iter_ns, nodes, instance } = self.told[self.id.index()];
+        JobInfo { w_iter_ns, usual_w_iter_ns, nodes, instance, cap: self.told_cap() }
+    }
+
     /// `w_iter`: as given, or learnt: what the job has computed so far, and the I/O of its past
     /// phases as if alone, over the number of phases (eq. 2). Time spent waiting is not its own. What is usual for
     /// the job counts beside what is learnt, as the paper has no history.
@@ -231,6 +238,10 @@ impl Phase {
         self.io_ns += self.share * elapsed_ns(self.share_since_ns, now_ns);
         self.share_since_ns = now_ns;
         self.share = share;
+    }
+
+    pub(crate) fn announce(&mut self, bytes: Option<u64>) {
+        self.announced_bytes = bytes;
     }
 
     pub(crate) fn add_bytes(&mut self, bytes: u64) {
@@ -337,8 +348,8 @@ impl Records {
     /// The job must be absent.
     pub(crate) fn join(&mut self, job: JobId, info: JobInfo, now_ns: u64) {
         let history = History::new(info, now_ns);
-        let JobInfo { w_iter_ns, usual_w_iter_ns, nodes, .. } = info;
-        let told = Told { w_iter_ns, usual_w_iter_ns, nodes };
+        let JobInfo { w_iter_ns, usual_w_iter_ns, nodes, instance, .. } = info;
+        let told = Told { w_iter_ns, usual_w_iter_ns, nodes, instance };
         if self.seats.len() <= job.index() {
             self.seats.resize(job.index() + 1, ABSENT);
             self.histories.resize(job.index() + 1, history);
@@ -347,6 +358,11 @@ impl Records {
         self.seats[job.index()] = OUTSIDE;
         self.histories[job.index()] = history;
         self.told[job.index()] = told;
+    }
+
+    /// The job must be outside. Its characteristic time is this, or is learnt.
+    pub(crate) fn tell_period(&mut self, job: JobId, w_iter_ns: Option<u64>) {
+        self.told[job.index()].w_iter_ns = w_iter_ns;
     }
 
     /// The job must be outside.

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use weir_engine::engine::InstanceInfo;
 use weir_engine::sharing::periodic::{
-    Application, Periodic, Plan, Search, Timetable, persched, shortest_period_s,
+    Application, Periodic, Plan, Planning, Search, Timetable, persched, shortest_period_s,
 };
-use weir_engine::sharing::{ApioBarrier, Policy};
+use weir_engine::sharing::{ApioBarrier, Policy, PolicyKind};
 use weir_engine::sim::{Lengths, Outcome, Setting, Storage, as_jobs, simulate};
 
 fn application(nodes: f64, cap: f64, volume: f64, work_s: f64) -> Application {
@@ -66,6 +67,25 @@ fn whoever_is_due_first_goes_first() {
     let policy = Periodic::moved(Timetable::given(&two, 1.0, None));
     let finish: Vec<_> = run(&two, &compute_s, Box::new(policy)).jobs.iter().map(|j| j.finish_ns).collect();
     assert_eq!(finish, [Some(20_000_000_000), Some(12_000_000_000)]);
+}
+
+/// A coordinator does not know its jobs' numbers beforehand: what is said of a job when it joins makes the same timetable.
+#[test]
+fn what_is_told_when_a_job_joins_is_planned_with() {
+    let two = [application(1.0, 1.0, 8.0, 10.0), application(1.0, 1.0, 2.0, 10.0)];
+    let mut jobs = as_jobs(&two, 1.0, &[vec![10.0], vec![10.0]]);
+    for (job, known) in jobs.iter_mut().zip(&two) {
+        job.info.instance = Some(InstanceInfo { work_s: known.work_s, io_s: known.volume });
+    }
+    let setting = Setting { storage: Storage::Strict, window_ns: None, stop_at_window: false };
+    let finish = |planning: Planning| -> Vec<_> {
+        let outcome = simulate(&jobs, PolicyKind::Apio.build_with(planning), &setting);
+        outcome.jobs.iter().map(|job| job.finish_ns).collect()
+    };
+    let short_first = [Some(20_000_000_000), Some(12_000_000_000)];
+    assert_eq!(finish(Planning::default()), short_first);
+    // A period in which nobody has a place is not kept to.
+    assert_eq!(finish(Planning { period_s: Some(1.0), ..Planning::default() }), short_first);
 }
 
 #[test]

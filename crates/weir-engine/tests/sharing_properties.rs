@@ -71,6 +71,10 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => (job.clone(), info).prop_map(|(job, info)| Event::JobJoined { job, info }),
         4 => (job.clone(), prop::option::of(any::<u64>()))
             .prop_map(|(job, bytes)| Event::PhaseBegan { job, bytes }),
+        1 => (job.clone(), prop::option::of(any::<u64>()))
+            .prop_map(|(job, bytes)| Event::PhaseAnnounced { job, bytes }),
+        1 => (job.clone(), prop::option::of(1u64..2_000_000_000_000))
+            .prop_map(|(job, w_iter_ns)| Event::PeriodTold { job, w_iter_ns }),
         3 => (job.clone(), 0u64..10_000_000_000).prop_map(|(job, bytes)| Event::BytesMoved { job, bytes }),
         4 => job.clone().prop_map(|job| Event::PhaseEnded { job }),
         1 => job.prop_map(|job| Event::JobLeft { job }),
@@ -154,8 +158,11 @@ proptest! {
         let mut set_of = BTreeMap::new();
         for (now_ns, mut event) in history {
             // A job whose time is not known is in no set until it is.
-            if let Event::JobJoined { info, .. } = &mut event {
-                info.w_iter_ns.get_or_insert(SECOND_NS);
+            match &mut event {
+                Event::JobJoined { info: JobInfo { w_iter_ns, .. }, .. } | Event::PeriodTold { w_iter_ns, .. } => {
+                    w_iter_ns.get_or_insert(SECOND_NS);
+                }
+                _ => {}
             }
             engine.step(now_ns, event, &mut actions);
             if let Event::PhaseBegan { job, .. } = event

@@ -15,8 +15,8 @@ pub const SYSTEM_DIRECTORIES: &[&str] = &[
 ];
 /// So do the names of such files end elsewhere.
 pub const PROGRAM_ENDINGS: &[&str] = &[".py", ".pyc", ".pyi", ".so", ".pth", ".jl", ".mod"];
-/// And that is in the names of libraries that have a version.
-pub const PROGRAM_PART: &str = ".so.";
+/// And that is in the names of libraries that have a version, and of what Open MPI's processes tell each other by.
+pub const PROGRAM_PARTS: &[&str] = &[".so.", "/pmix_dstor_"];
 
 /// `on` or `off`, and other words for them.
 pub fn flag(value: &str) -> Result<bool, &'static str> {
@@ -50,6 +50,12 @@ pub fn bytes(value: &str) -> Result<u64, &'static str> {
     };
     let number = number.trim().parse::<u64>().ok();
     number.and_then(|number| number.checked_mul(1 << shift)).ok_or("a size such as 512K, 4M or 0")
+}
+
+/// A number of things of which there is at least one.
+pub fn count(value: &str) -> Result<u64, &'static str> {
+    let number = value.trim().parse().ok().filter(|number| (1..=u64::from(u32::MAX)).contains(number));
+    number.ok_or("a whole number from 1 on")
 }
 
 /// Paths with colons between them.

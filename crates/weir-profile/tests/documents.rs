@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir_profile::counters::{Counter, Merge, Module};
-use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PART, SYSTEM_DIRECTORIES};
+use weir_profile::settings::{PROGRAM_ENDINGS, PROGRAM_PARTS, SYSTEM_DIRECTORIES};
 
 fn document(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -95,9 +95,10 @@ fn the_document_has_what_is_left_out() {
     let (_, after) = rest.split_once(END_LEFT_OUT).expect("the mark where the list ends");
     let named = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let list = format!(
-        "- files beneath {};\n- files whose names end in {}, and those with `{PROGRAM_PART}` in their path;\n",
+        "- files beneath {};\n- files whose names end in {}, and those with one of {} in their path;\n",
         named(SYSTEM_DIRECTORIES),
-        named(PROGRAM_ENDINGS)
+        named(PROGRAM_ENDINGS),
+        named(PROGRAM_PARTS)
     );
     check("PROFILE.md", &actual, &format!("{before}{BEGIN_LEFT_OUT}{list}{END_LEFT_OUT}{after}"));
 }

@@ -48,7 +48,7 @@ impl World {
             _ if node.ledger.sum().limit_reached => true,
             (Gate::Closed, _) => false,
             (Gate::Free { credit_bytes }, _) => {
-                node.started_bytes + self.plan.jobs[node.job].request_bytes <= credit_bytes
+                node.started_bytes + self.step_of(node.job).request_bytes <= credit_bytes
             }
             // The request is not among the bytes that the world knows of yet.
             (Gate::Granted { credit_bytes }, base_bytes) => {

@@ -76,6 +76,7 @@ impl World {
             ranks: plan.ranks as u32,
             nodes: plan.machines.len() as u32,
             w_iter_ns: plan.w_iter_ns,
+            mean_phase_bytes: plan.mean_phase_bytes,
             weight: 1,
             storage: storage_name(storage),
             ..Identity::default()
@@ -152,7 +153,7 @@ impl World {
         self.nodes[node].ledger.beat(clock_ns);
         if self.now_ns >= leader.roll_call_ns {
             leader.roll_call_ns = self.now_ns + ROLL_CALL_NS;
-            self.nodes[node].ledger.call_roll(|slot| self.fate(slot), || {});
+            self.nodes[node].ledger.call_roll(|slot| self.fate(slot));
         }
         let sum = self.nodes[node].ledger.sum();
         self.tell(node, &mut leader, Input::Look(&sum));
@@ -251,6 +252,7 @@ impl World {
     fn put(&mut self, node: usize, leader: &Leader) {
         let (gate, base_bytes) = (leader.session.gate(), leader.session.base_bytes());
         self.nodes[node].put = (gate, base_bytes);
+        self.nodes[node].ledger.call_at(leader.session.call_at_bytes());
         if self.nodes[node].ledger.hold(&gate, base_bytes) {
             self.wake_ranks(node);
         }
@@ -371,7 +373,7 @@ impl World {
             match packet {
                 Packet::Closed => self.tell(node, leader, Input::Broken { reason: "closed".into() }),
                 Packet::Message(message) => {
-                    match message {
+                    match *message {
                         // Words before the welcome, and on other phases, are not obeyed.
                         _ if !leader.session.is_joined() => {}
                         Message::Grant { phase, share, .. } if leader.session.phase() == Some(phase) => {
@@ -382,7 +384,7 @@ impl World {
                         }
                         _ => {}
                     }
-                    self.tell(node, leader, Input::Received(message));
+                    self.tell(node, leader, Input::Received(*message));
                 }
             }
         }

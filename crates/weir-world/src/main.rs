@@ -1,30 +1,13 @@
-//! Coordination as a whole in virtual time: jobs, nodes and ranks with their sessions, gates and elections, coordinators
-//! with the engine, on a network and on processes that fail, all drawn from a seed.
+//! Worlds with faults, drawn from seeds.
 //!
 //! `weir-world [--seeds FROM..TO] [--threads N] [--replay FILE] [--expect-failure]` runs many worlds and names the seeds
 //! that broke a promise; `weir-world --seed N --trace` shows one of them, event by event. Same seed, same events.
-
-mod checks;
-mod faults;
-mod leader;
-mod network;
-mod node;
-mod office;
-mod plan;
-mod rank;
-mod storage;
-mod traffic;
-mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use world::World;
-
-pub(crate) const MS: u64 = 1_000_000;
-pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// How often progress is said.
 const PROGRESS: Duration = Duration::from_secs(30);
@@ -145,11 +128,7 @@ fn run(options: &Options) -> ExitCode {
 }
 
 fn try_seed(seed: u64, trace: bool) -> (Result<(), String>, u64) {
-    let tried = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(seed, trace);
-        let outcome = world.run();
-        (outcome, world.events())
-    }));
+    let tried = catch_unwind(AssertUnwindSafe(|| weir_world::run_seed(seed, trace)));
     tried.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?");

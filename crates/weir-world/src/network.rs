@@ -21,7 +21,7 @@ impl End {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Packet {
-    Message(Message),
+    Message(Box<Message>),
     Closed,
 }
 

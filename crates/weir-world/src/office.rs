@@ -164,7 +164,7 @@ impl Office {
                 service.note_sign_of_life(clock_ns, peer);
                 match service.hear(clock_ns, peer, message)? {
                     Heard::Nothing | Heard::WantsStatus => Ok((Vec::new(), false)),
-                    Heard::Answer(answer) => Ok((vec![answer], false)),
+                    Heard::Answer(answer) => Ok((vec![*answer], false)),
                     Heard::Bye => Ok((Vec::new(), true)),
                 }
             }
@@ -217,7 +217,7 @@ fn babble(phase: u64, rng: &mut Pcg64) -> Message {
     match rng.random_range(0..9) {
         0 => Message::Grant { phase, share: 1.0, credit_bytes: number, expected_ns: number },
         1 => Message::Hold { phase, expected_ns: number },
-        2 => Message::Credit { phase, credit_bytes: number, expected_ns: number },
+        2 => Message::Credit { phase, share: 0.5, credit_bytes: number, expected_ns: number },
         3 => Message::Ahead { granted: rng.random_bool(0.5) },
         4 => Message::Turn { number: 0, call: number },
         5 => Message::Allocated { request: number, aggregators: 1, stripes: 0, targets: Vec::new() },
@@ -238,7 +238,13 @@ pub(crate) fn hostile_job_says(habit: Habit, rng: &mut Pcg64) -> Vec<Message> {
         Habit::Keeps => vec![Message::Beat {}],
         Habit::Babbles => vec![match rng.random_range(0..6) {
             0 => Message::Begin { phase, bytes: Some(number) },
-            1 => Message::Moved { phase, progress, in_flight: number as u32, busy_ns: number },
+            1 => Message::Moved {
+                phase,
+                progress,
+                in_flight: number as u32,
+                busy_ns: number,
+                is_resting: rng.random(),
+            },
             2 => Message::End { phase, bytes: number, io_ns: number, waited_ns: number },
             3 => Message::Resume { phase, bytes: None, age_ns: number, granted: true, progress },
             4 => Message::Release { request: number },

@@ -6,13 +6,19 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use weir_engine::sharing::PolicyKind;
 
-/// Length of a world.
-pub(crate) const END_NS: u64 = 60 * SECOND;
+/// Length of a world with faults, and when its jobs begin their last phases.
+const END_NS: u64 = 60 * SECOND;
+const LAST_PHASE_NS: u64 = 58 * SECOND;
 /// All faults are over by then.
 pub(crate) const CALM_NS: u64 = 50 * SECOND;
 
 pub(crate) struct Plan {
     pub(crate) policy: PolicyKind,
+    /// Without, every request starts at once.
+    pub(crate) is_coordinated: bool,
+    pub(crate) end_ns: u64,
+    /// What jobs do is measured from the first to the second.
+    pub(crate) window_ns: (u64, u64),
     pub(crate) meeting: Meeting,
     pub(crate) machines: usize,
     pub(crate) jobs: Vec<JobPlan>,
@@ -23,8 +29,9 @@ pub(crate) struct Plan {
     pub(crate) free_bytes: u64,
     /// Whether jobs may go out of turn while the storage is idle.
     pub(crate) backfill: bool,
-    /// Bytes per second of each storage.
+    /// Bytes per second of each storage, and in which order it serves.
     pub(crate) storage_rates: Vec<u64>,
+    pub(crate) serves: Discipline,
     /// Typical and longest delay between two threads that wake each other, and between machines.
     pub(crate) wake_ns: (u64, u64),
     pub(crate) network_ns: (u64, u64),
@@ -47,10 +54,8 @@ pub(crate) struct JobPlan {
     /// Machines that it runs on, and ranks on each.
     pub(crate) machines: Vec<usize>,
     pub(crate) ranks: usize,
-    pub(crate) compute_ns: u64,
-    /// Requests of each rank in a phase, their size, and the pause between two.
-    pub(crate) requests: u32,
-    pub(crate) request_bytes: u64,
+    pub(crate) program: Program,
+    /// Between two requests.
     pub(crate) pause_ns: u64,
     pub(crate) storage: usize,
     /// Every other phase goes to the other storage.
@@ -59,8 +64,54 @@ pub(crate) struct JobPlan {
     pub(crate) is_marked: bool,
     /// In the middle of each phase it waits until this job has made as many phases.
     pub(crate) waits_for: Option<usize>,
-    /// Characteristic time of earlier runs.
+    /// Characteristic time and mean phase of earlier runs.
     pub(crate) w_iter_ns: Option<u64>,
+    pub(crate) mean_phase_bytes: Option<u64>,
+}
+
+/// What the ranks of a job do, over and over or one after the other.
+#[derive(Clone, Debug)]
+pub(crate) enum Program {
+    /// The compute time varies by a tenth; no phase begins after the given time.
+    Forever {
+        step: Step,
+        last_ns: u64,
+    },
+    Listed(Vec<Step>),
+}
+
+/// Computing and the I/O phase behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) compute_ns: u64,
+    /// Requests of each rank, and their size.
+    pub(crate) requests: u32,
+    pub(crate) request_bytes: u64,
+}
+
+impl Program {
+    /// The step of this number; of a list that is over, the last.
+    pub(crate) fn step(&self, number: u64) -> Step {
+        match self {
+            Program::Forever { step, .. } => *step,
+            Program::Listed(steps) => steps[(number as usize).min(steps.len() - 1)],
+        }
+    }
+
+    pub(crate) fn is_over(&self, number: u64, now_ns: u64) -> bool {
+        match self {
+            Program::Forever { last_ns, .. } => now_ns > *last_ns,
+            Program::Listed(steps) => number >= steps.len() as u64,
+        }
+    }
+}
+
+/// In which order a storage serves the requests under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discipline {
+    /// All at once, each with an equal part of the bandwidth.
+    Evenly,
+    FirstComeFirstServed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +220,10 @@ impl Plan {
         let is_busy = rng.random_bool(0.2);
         let plan = Plan {
             policy,
+            is_coordinated: true,
+            end_ns: END_NS,
+            window_ns: (0, END_NS),
+            serves: Discipline::Evenly,
             meeting,
             machines,
             jobs,
@@ -212,15 +267,21 @@ fn draw_job(rng: &mut Pcg64, number: usize, machines: usize, rates: &[u64]) -> J
         },
         machines: (0..width).map(|step| (first + step) % machines).collect(),
         ranks,
-        compute_ns: log_uniform(rng, 600 * MS, 15 * SECOND),
-        requests,
-        request_bytes: if rng.random_bool(0.05) { 0 } else { request_bytes.max(1) },
+        program: Program::Forever {
+            step: Step {
+                compute_ns: log_uniform(rng, 600 * MS, 15 * SECOND),
+                requests,
+                request_bytes: if rng.random_bool(0.05) { 0 } else { request_bytes.max(1) },
+            },
+            last_ns: LAST_PHASE_NS,
+        },
         pause_ns: if rng.random_bool(0.5) { 0 } else { log_uniform(rng, MS / 10, 30 * MS) },
         storage,
         alternates: rng.random_bool(0.15),
         is_marked: rng.random_bool(0.15),
         waits_for: (number > 0 && rng.random_bool(0.15)).then(|| rng.random_range(0..number)),
         w_iter_ns: rng.random_bool(0.5).then(|| log_uniform(rng, 100 * MS, 100 * SECOND)),
+        mean_phase_bytes: None,
     }
 }
 

@@ -1,13 +1,14 @@
 //! A rank: its program, and its way through the gate as in `src/gate/mod.rs`.
 
+use crate::MS;
 use crate::network::End;
 use crate::node::Node;
+use crate::plan::{Program, Step};
 use crate::world::{Event, STORAGES, World};
-use crate::{MS, SECOND};
 use rand::RngExt;
 use std::sync::atomic::Ordering::SeqCst;
 use weir_coord::ledger::{Entry, Next, Outcome, Patience, SILENT_NS, Slot};
-use weir_coord::session::Input;
+use weir_coord::session::{Gate, Input, OpenReason};
 
 pub(crate) struct Rank {
     pub(crate) job: usize,
@@ -72,9 +73,6 @@ pub(crate) struct Wait {
     pub(crate) is_called: bool,
 }
 
-/// No rank does anything after this.
-const LAST_PHASE_NS: u64 = 58 * SECOND;
-
 impl Rank {
     pub(crate) fn new(job: usize, nodes: [usize; STORAGES]) -> Rank {
         Rank {
@@ -122,8 +120,9 @@ impl World {
             Task::EnterPhase => {
                 self.ranks[rank].node = self.ranks[rank].nodes[self.storage(job)];
                 self.attach(rank);
-                self.ranks[rank].requests_left = self.plan.jobs[job].requests;
+                self.ranks[rank].requests_left = self.step_of(job).requests;
                 self.slot(rank).open_files.store(1, SeqCst);
+                self.announce(rank);
                 if self.plan.jobs[job].is_marked {
                     self.slot(rank).marks.store(1, SeqCst);
                     self.ring(rank);
@@ -144,9 +143,10 @@ impl World {
                 }
             }
             Task::LeavePhase => {
-                let files = u32::from(self.plan.jobs[job].requests % 2 == 1);
+                let files = u32::from(self.step_of(job).requests % 2 == 1);
                 self.slot(rank).open_files.store(files, SeqCst);
                 self.slot(rank).marks.store(0, SeqCst);
+                self.slot(rank).end_call();
                 self.ring(rank);
                 self.gather(rank, Gathering::Computing);
             }
@@ -159,12 +159,36 @@ impl World {
         }
     }
 
+    /// What the rank says of the phase that it begins: the truth, half of it, what it expects of all, or what a collective write
+    /// is to move.
+    fn announce(&self, rank: usize) {
+        let job = self.ranks[rank].job;
+        if matches!(self.plan.jobs[job].program, Program::Listed(_)) {
+            return;
+        }
+        let Step { requests, request_bytes, compute_ns } = self.step_of(job);
+        let is_marked = self.plan.jobs[job].is_marked;
+        let bytes = u64::from(requests) * request_bytes;
+        let slot = self.slot(rank);
+        match requests % 4 {
+            0 if is_marked => slot.announce(bytes),
+            1 if is_marked => slot.announce(bytes / 2),
+            2 => slot.expect(compute_ns, bytes),
+            _ => slot.begin_call(bytes),
+        }
+    }
+
     fn compute(&mut self, rank: usize) {
-        if self.now_ns > LAST_PHASE_NS {
+        let job = self.ranks[rank].job;
+        if self.plan.jobs[job].program.is_over(self.jobs[job].phases, self.now_ns) {
             return self.finish(rank);
         }
-        let compute_ns = self.plan.jobs[self.ranks[rank].job].compute_ns;
-        let delay_ns = self.rng.random_range(compute_ns * 9 / 10..compute_ns * 11 / 10);
+        let compute_ns = self.step_of(job).compute_ns;
+        let delay_ns = match self.plan.jobs[job].program {
+            Program::Forever { .. } => self.rng.random_range(compute_ns * 9 / 10..compute_ns * 11 / 10),
+            Program::Listed(_) => compute_ns,
+        };
+        self.jobs[job].begins_to_compute(self.now_ns);
         self.ranks[rank].task = Task::Compute;
         self.schedule_rank(rank, delay_ns);
     }
@@ -177,8 +201,12 @@ impl World {
         if self.jobs[job].arrived.len() < self.jobs[job].ranks.len() {
             return;
         }
-        if what == Gathering::Computing {
-            self.jobs[job].phases += 1;
+        match what {
+            Gathering::Computing => {
+                self.jobs[job].phases += 1;
+                self.jobs[job].ends_phase(self.now_ns, self.plan.window_ns);
+            }
+            Gathering::Phase => self.jobs[job].begins_phase(self.now_ns, self.plan.window_ns),
         }
         for rank in std::mem::take(&mut self.jobs[job].arrived) {
             let delay_ns = self.wake_delay();
@@ -189,7 +217,9 @@ impl World {
     /// The end of the program.
     fn finish(&mut self, rank: usize) {
         self.ranks[rank].task = Task::Over;
-        self.jobs[self.ranks[rank].job].is_over = true;
+        let job = self.ranks[rank].job;
+        self.jobs[job].is_over = true;
+        self.jobs[job].did.finish_ns = Some(self.now_ns);
         for node in self.led_by(rank) {
             let mut leader = self.nodes[node].leader.take().expect("just seen");
             let sum = self.nodes[node].ledger.sum();
@@ -211,6 +241,12 @@ impl World {
         }
         let clock_ns = self.rank_clock(rank);
         self.ranks[rank].slots[storage] = Some(ledger.number(ledger.take_slot(rank as u32 + 1, 0)));
+        if !self.plan.is_coordinated {
+            let open = Gate::Open { reason: OpenReason::NoCoordinator };
+            let _ = ledger.hold(&open, 0);
+            self.nodes[self.ranks[rank].node].put = (open, 0);
+            return;
+        }
         if ledger.first_beat(clock_ns) || ledger.silent_ns(clock_ns) > SILENT_NS {
             self.start_leader(rank);
         }
@@ -218,8 +254,8 @@ impl World {
 
     fn request(&mut self, rank: usize) {
         let job = self.ranks[rank].job;
-        let plan = &self.plan.jobs[job];
-        let (left, all, bytes) = (self.ranks[rank].requests_left, plan.requests, plan.request_bytes);
+        let Step { requests: all, request_bytes: bytes, .. } = self.step_of(job);
+        let left = self.ranks[rank].requests_left;
         if left == 0 {
             self.ranks[rank].task = Task::LeavePhase;
             return self.run_rank(rank);
@@ -316,6 +352,11 @@ impl World {
         self.schedule_storage(storage);
     }
 
+    /// What the job does in its phase under way, or before it.
+    pub(crate) fn step_of(&self, job: usize) -> Step {
+        self.plan.jobs[job].program.step(self.jobs[job].phases)
+    }
+
     fn storage(&self, job: usize) -> usize {
         let plan = &self.plan.jobs[job];
         if plan.alternates && self.jobs[job].phases % 2 == 1 { 1 - plan.storage } else { plan.storage }
@@ -336,15 +377,18 @@ impl World {
     fn moved(&mut self, rank: usize) {
         let (job, node) = (self.ranks[rank].job, self.ranks[rank].node);
         let clock_ns = self.rank_clock(rank);
-        let bytes = self.plan.jobs[job].request_bytes;
+        let Step { requests, request_bytes: bytes, .. } = self.step_of(job);
+        self.jobs[job].moves(self.now_ns, bytes, self.plan.window_ns);
         self.note_activity(rank);
         let request_ns = self.ranks[rank].request_ns;
-        self.nodes[node].ledger.leave(self.slot(rank), bytes, request_ns, clock_ns);
-        if self.nodes[node].ledger.silent_ns(clock_ns) > SILENT_NS {
+        if self.nodes[node].ledger.leave(self.slot(rank), bytes, request_ns, clock_ns) {
+            self.ring(rank);
+        }
+        if self.plan.is_coordinated && self.nodes[node].ledger.silent_ns(clock_ns) > SILENT_NS {
             self.start_leader(rank);
         }
         let plan = &self.plan.jobs[job];
-        let is_half = self.ranks[rank].requests_left == plan.requests / 2;
+        let is_half = self.ranks[rank].requests_left == requests / 2;
         let waits = plan.waits_for.is_some() && is_half;
         self.ranks[rank].task = if waits { Task::WaitForOther } else { Task::Request };
         self.schedule_rank(rank, plan.pause_ns);

@@ -1,7 +1,10 @@
-//! A storage that all requests under way share evenly, and that may hang.
+//! A storage that serves the requests under way evenly or one after the other, and that may hang.
+
+use crate::plan::Discipline;
 
 pub(crate) struct Storage {
     bytes_per_s: u64,
+    serves: Discipline,
     hangs: u32,
     /// Rank and the bytes that are left, of every request under way.
     requests: Vec<(usize, f64)>,
@@ -13,9 +16,10 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    pub(crate) fn new(bytes_per_s: u64) -> Storage {
+    pub(crate) fn new(bytes_per_s: u64, serves: Discipline) -> Storage {
         Storage {
             bytes_per_s,
+            serves,
             hangs: 0,
             requests: Vec::new(),
             updated_ns: 0,
@@ -24,13 +28,23 @@ impl Storage {
         }
     }
 
+    /// Bytes per nanosecond of each request that is served.
     fn rate(&self) -> f64 {
-        if self.hangs > 0 { 0.0 } else { self.bytes_per_s as f64 * 1e-9 / self.requests.len().max(1) as f64 }
+        if self.hangs > 0 { 0.0 } else { self.bytes_per_s as f64 * 1e-9 / self.served().max(1) as f64 }
+    }
+
+    /// So many requests are served, those that came first.
+    fn served(&self) -> usize {
+        match self.serves {
+            Discipline::Evenly => self.requests.len(),
+            Discipline::FirstComeFirstServed => self.requests.len().min(1),
+        }
     }
 
     fn update(&mut self, now_ns: u64) {
         let moved = self.rate() * (now_ns - self.updated_ns) as f64;
-        self.requests.iter_mut().for_each(|(_, left)| *left -= moved);
+        let served = self.served();
+        self.requests[..served].iter_mut().for_each(|(_, left)| *left -= moved);
         self.updated_ns = now_ns;
         self.generation += 1;
     }
@@ -76,7 +90,8 @@ impl Storage {
 
     /// When the next request ends, if nothing changes.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        let least = self.requests.iter().map(|(_, left)| *left).fold(f64::INFINITY, f64::min);
+        let least =
+            self.requests[..self.served()].iter().map(|(_, left)| *left).fold(f64::INFINITY, f64::min);
         let wait_ns = least.max(0.0) / self.rate();
         (wait_ns < 1e15).then(|| self.updated_ns + wait_ns.ceil() as u64 + 1)
     }

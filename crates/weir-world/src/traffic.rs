@@ -47,12 +47,12 @@ impl World {
     /// Every eighth message goes as bytes: what arrives is what can be read from them.
     pub(crate) fn send(&mut self, connection: usize, to: End, message: Message) {
         if !self.events().is_multiple_of(8) {
-            return self.post(connection, to, Packet::Message(message));
+            return self.post(connection, to, Packet::Message(Box::new(message)));
         }
         self.frame.clear();
         message.encode(&mut self.frame);
         match Message::decode(&self.frame) {
-            Ok(Some((message, _))) => self.post(connection, to, Packet::Message(message)),
+            Ok(Some((message, _))) => self.post(connection, to, Packet::Message(Box::new(message))),
             other => self.fail(|| format!("{message:?} is read as {other:?}")),
         }
     }
@@ -180,7 +180,7 @@ impl World {
     fn office_hears(&mut self, office: usize, connection: usize, peer: usize, packet: Packet, clock_ns: u64) {
         let message = match packet {
             Packet::Closed => return self.close(connection, End::Coordinator),
-            Packet::Message(message) => message,
+            Packet::Message(message) => *message,
         };
         self.say(|| format!("office {office} hears on {connection}: {message:?}"));
         self.check_heard(connection, &message);

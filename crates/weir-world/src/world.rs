@@ -3,7 +3,7 @@
 use crate::network::{Connection, End};
 use crate::node::Node;
 use crate::office::Office;
-use crate::plan::{END_NS, Habit, Meeting, Plan};
+use crate::plan::{Habit, Meeting, Plan};
 use crate::rank::{Rank, Task};
 use crate::storage::Storage;
 use crate::{MS, SECOND};
@@ -12,6 +12,7 @@ use rand_pcg::Pcg64;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use weir_coord::auth::Key;
+use weir_engine::sim::JobOutcome;
 
 pub(crate) struct World {
     pub(crate) now_ns: u64,
@@ -65,6 +66,52 @@ pub(crate) struct Job {
     pub(crate) is_over: bool,
     /// When one of its ranks last had something to do with I/O, at each storage.
     pub(crate) active_ns: [u64; STORAGES],
+    /// When its computing or its phase under way began, and which of the two it is.
+    since_ns: Option<u64>,
+    is_in_phase: bool,
+    /// What it did within the window; its I/O in bytes.
+    pub(crate) did: JobOutcome,
+}
+
+impl Job {
+    /// The first of its ranks computes.
+    pub(crate) fn begins_to_compute(&mut self, now_ns: u64) {
+        self.since_ns = self.since_ns.or(Some(now_ns));
+    }
+
+    /// The last of its ranks has computed.
+    pub(crate) fn begins_phase(&mut self, now_ns: u64, window_ns: (u64, u64)) {
+        self.did.compute_ns += overlap_ns(self.since_ns.replace(now_ns), now_ns, window_ns);
+        self.is_in_phase = true;
+    }
+
+    pub(crate) fn ends_phase(&mut self, now_ns: u64, window_ns: (u64, u64)) {
+        self.did.in_io_ns += overlap_ns(self.since_ns.take(), now_ns, window_ns);
+        self.is_in_phase = false;
+    }
+
+    /// A request of so many bytes has ended.
+    pub(crate) fn moves(&mut self, now_ns: u64, bytes: u64, (begin_ns, end_ns): (u64, u64)) {
+        if (begin_ns..end_ns).contains(&now_ns) {
+            self.did.io_ns += bytes as f64;
+        }
+    }
+
+    /// What it did up to the end, whatever it was at then.
+    pub(crate) fn outcome(&self, end_ns: u64, window_ns: (u64, u64)) -> JobOutcome {
+        let rest_ns = overlap_ns(self.since_ns, end_ns, window_ns);
+        let (compute_ns, in_io_ns) = if self.is_in_phase { (0.0, rest_ns) } else { (rest_ns, 0.0) };
+        JobOutcome {
+            compute_ns: self.did.compute_ns + compute_ns,
+            in_io_ns: self.did.in_io_ns + in_io_ns,
+            ..self.did
+        }
+    }
+}
+
+fn overlap_ns(since_ns: Option<u64>, until_ns: u64, (begin_ns, end_ns): (u64, u64)) -> f64 {
+    let since_ns = since_ns.unwrap_or(until_ns);
+    until_ns.min(end_ns).saturating_sub(since_ns.max(begin_ns)) as f64
 }
 
 /// Where the jobs of a machine, or of all, elect their coordinator.
@@ -137,8 +184,7 @@ const CHECK_NS: u64 = 40 * MS;
 const MAX_EVENTS_IN_AN_INSTANT: u32 = 10_000;
 
 impl World {
-    pub(crate) fn new(seed: u64, trace: bool) -> World {
-        let (plan, mut rng) = Plan::draw(seed);
+    pub(crate) fn new(plan: Plan, mut rng: Pcg64, trace: bool) -> World {
         let machine = |rng: &mut Pcg64| Machine {
             offset_ns: rng.random_range(SECOND..100_000 * SECOND),
             partitioned: 0,
@@ -147,7 +193,7 @@ impl World {
         };
         let machines = (0..plan.machines).map(|_| machine(&mut rng)).collect();
         let directories = (0..plan.machines).map(|_| Directory::default()).collect();
-        let storages = plan.storage_rates.iter().map(|rate| Storage::new(*rate)).collect();
+        let storages = plan.storage_rates.iter().map(|rate| Storage::new(*rate, plan.serves)).collect();
         let mut world = World {
             now_ns: 0,
             rng,
@@ -192,8 +238,22 @@ impl World {
                 }
             }
             let name = format!("job {job}");
-            let (arrived, active_ns) = (Vec::new(), [0; STORAGES]);
-            self.jobs.push(Job { name, ranks, arrived, phases: 0, is_over: false, active_ns });
+            let did = JobOutcome {
+                release_ns: plan.start_ns,
+                nodes: plan.machines.len() as u64,
+                ..JobOutcome::default()
+            };
+            self.jobs.push(Job {
+                name,
+                ranks,
+                arrived: Vec::new(),
+                phases: 0,
+                is_over: false,
+                active_ns: [0; STORAGES],
+                since_ns: None,
+                is_in_phase: false,
+                did,
+            });
             self.at(plan.start_ns, Event::StartJob(job));
         }
         for fault in 0..self.plan.faults.len() {
@@ -209,7 +269,7 @@ impl World {
     pub(crate) fn run(&mut self) -> Result<(), String> {
         let mut in_this_instant = 0;
         while let Some(Reverse(due)) = self.queue.pop() {
-            if due.at_ns > END_NS {
+            if due.at_ns > self.plan.end_ns {
                 break;
             }
             in_this_instant = if due.at_ns == self.now_ns { in_this_instant + 1 } else { 0 };
@@ -325,7 +385,9 @@ impl World {
             Event::HostileJob(job) => self.run_hostile_job(job),
             Event::Check => {
                 self.check();
-                self.at(self.now_ns + CHECK_NS, Event::Check);
+                if self.jobs.iter().any(|job| !job.is_over) || !self.plan.faults.is_empty() {
+                    self.at(self.now_ns + CHECK_NS, Event::Check);
+                }
             }
         }
     }

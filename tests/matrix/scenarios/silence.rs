@@ -5,13 +5,21 @@ use super::programs::EVERYTHING;
 use super::{Place, Scenario, scenario};
 use crate::mpi::{Language, Program, c};
 use crate::run::{Job, Ran, contents};
-use crate::{Verdict, ensure};
+use crate::{Stop, Verdict, ensure};
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
         scenario("no_io", |place: &Place| {
             let executable = place.mpi.build(&c("quiet", "tests/programs/quiet.c", &[]))?;
             silent(&Job::mpi(&place.name, &place.mpi, 2, [executable]))
+        }),
+        scenario("no_io_spawn", |place: &Place| {
+            let executable = place.mpi.build(&c("quiet", "tests/programs/quiet.c", &[]))?;
+            let job = Job::mpi(&place.name, &place.mpi, 2, [executable.into_os_string(), "spawn".into()]);
+            if job.run("bare")?.code != 0 {
+                return Err(Stop::Skip(format!("{} itself fails at MPI_Comm_spawn here", place.mpi.name)));
+            }
+            silent(&job)
         }),
         scenario("disabled", |place: &Place| {
             let executable = place.mpi.build(&EVERYTHING)?;

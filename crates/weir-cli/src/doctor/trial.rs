@@ -2,12 +2,12 @@
 
 use super::Findings;
 use crate::elf;
-use crate::launcher::{Kind, Launcher, first_program, is_launcher};
+use crate::launcher::{Kind, Launcher, program_of};
 use crate::output;
 use crate::report::load;
 use crate::report::text::{bytes, counted};
 use crate::run;
-use crate::setup::{Setup, directory, new_job_id, writable_dir};
+use crate::setup::{ASAN_OPTIONS, MAY_COME_FIRST, Setup, directory, new_job_id, writable_dir};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -102,6 +102,11 @@ pub(super) fn check_command(
         ("WEIR_VERBOSE", "1".into()),
     ];
     let setup = Setup::new(command, library, settings)?;
+    if program_of(command).is_some_and(|program| elf::has_address_sanitizer(&program)) {
+        let what = "is built with AddressSanitizer, which wants to come first: `weir run` sets";
+        let otherwise = "a plain LD_PRELOAD needs it too";
+        findings.note("program", &format!("{what} {ASAN_OPTIONS}={MAY_COME_FIRST}; {otherwise}"));
+    }
     let (status, heard) = listen_to(&setup)?;
     if !status.success() {
         findings.note("program", &format!("ended with {status}"));
@@ -261,7 +266,7 @@ fn tell_calls(findings: &mut Findings, profile: &Profile) {
 
 /// Reasons why no rank said that it loaded Weir.
 fn why_not_armed(command: &[OsString]) -> Vec<String> {
-    let Some(program) = find_program(command) else {
+    let Some(program) = program_of(command) else {
         return vec!["no rank called MPI_Init, and no program was found in the command".into()];
     };
     let name = program.display();
@@ -287,13 +292,6 @@ fn why_not_armed(command: &[OsString]) -> Vec<String> {
             .push(format!("{name} is a script or of another machine; nothing it started called MPI_Init")),
     }
     reasons
-}
-
-/// The first word of the command, past the launcher and its options, that is a program.
-fn find_program(command: &[OsString]) -> Option<PathBuf> {
-    let (first, rest) = command.split_first()?;
-    let words = if is_launcher(first) { rest } else { command };
-    first_program(words).map(|(_, program)| program)
 }
 
 #[cfg(test)]
@@ -323,12 +321,9 @@ mod tests {
     #[test]
     fn the_program_is_found_behind_the_launcher() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-        assert_eq!(
-            find_program(&words("mpirun -n 4 --hostfile hosts /bin/true -x")),
-            Some("/bin/true".into())
-        );
-        assert_eq!(find_program(&words("/bin/true")), Some("/bin/true".into()));
-        assert_eq!(find_program(&words("mpirun -n 4 /no/such/program")), None);
+        assert_eq!(program_of(&words("mpirun -n 4 --hostfile hosts /bin/true -x")), Some("/bin/true".into()));
+        assert_eq!(program_of(&words("/bin/true")), Some("/bin/true".into()));
+        assert_eq!(program_of(&words("mpirun -n 4 /no/such/program")), None);
     }
 
     #[test]

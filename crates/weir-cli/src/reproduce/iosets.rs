@@ -4,12 +4,13 @@ use super::study::{Claim, Context, Figure, FigureKind, Series, Study, Table};
 use weir_engine::sharing::PolicyKind;
 use weir_engine::sim::{Mix, SECOND_NS, Setting, Storage, iosets, simulate};
 
-const POLICIES: [PolicyKind; 4] =
-    [PolicyKind::Exclusive, PolicyKind::Fair, PolicyKind::Set10, PolicyKind::Weir];
+const POLICIES: [PolicyKind; 5] =
+    [PolicyKind::Exclusive, PolicyKind::Fair, PolicyKind::Set10, PolicyKind::Weir, PolicyKind::MinDilation];
 const EXCLUSIVE: usize = 0;
 const FAIR: usize = 1;
 const SET10: usize = 2;
 const WEIR: usize = 3;
+const MINDILATION: usize = 4;
 
 const N_HIGH: [u64; 5] = [0, 10, 20, 30, 40];
 
@@ -56,7 +57,12 @@ pub(super) fn study(context: &Context) -> Result<Study, String> {
     Ok(Study {
         id: "iosets",
         title: "IO-SETS: simple and efficient approaches for I/O bandwidth management".into(),
-        tables: vec![gains_table(&design), means_table(&sweep[0]), variants_table(&sweep, repetitions)],
+        tables: vec![
+            gains_table(&design),
+            means_table(&sweep[0]),
+            how_often_table(&sweep[0]),
+            variants_table(&sweep, repetitions),
+        ],
         figures: figures(&design, &sweep[0]),
         claims: claims(context, &design, &sweep),
     })
@@ -234,6 +240,52 @@ fn means_table(groups: &Groups) -> Table {
         caption: format!("Means over {runs} workloads at each n_H (N = 60, n_M = 20, ω = 0.8)"),
         columns: std::iter::once("n_H".to_owned()).chain(columns).collect(),
         rows: rows.collect(),
+    }
+}
+
+/// Gains within this, in per cent, are ties, and count as ahead.
+const TIE_PERCENT: f64 = 0.05;
+
+/// Means hide single workloads: on how many of them a policy is ahead of SET-10 on both metrics, on how many it is behind on
+/// both, and its worst single results.
+fn how_often_table(groups: &Groups) -> Table {
+    let mut rows = Vec::new();
+    for (high, group) in N_HIGH.iter().zip(groups) {
+        for policy in [WEIR, MINDILATION] {
+            let gains: Vec<(f64, f64)> = group.runs.iter().map(|run| gain(run[policy], run[SET10])).collect();
+            let percent = |holds: fn(&(f64, f64)) -> bool| {
+                100.0 * gains.iter().filter(|gain| holds(gain)).count() as f64 / gains.len() as f64
+            };
+            let ahead = percent(|gain| gain.0.min(gain.1) >= -TIE_PERCENT);
+            let behind = percent(|gain| gain.0.max(gain.1) < 0.0);
+            let worst = gains
+                .iter()
+                .fold((f64::MAX, f64::MAX), |worst, gain| (worst.0.min(gain.0), worst.1.min(gain.1)));
+            rows.push(strings([
+                &high.to_string(),
+                &POLICIES[policy].to_string(),
+                &format!("{ahead:.1}"),
+                &format!("{behind:.1}"),
+                &format!("{:+.2}", worst.0),
+                &format!("{:+.2}", worst.1),
+            ]));
+        }
+    }
+    Table {
+        id: "how-often".into(),
+        caption: format!(
+            "Against set10 on single workloads ({} at each n_H), in per cent; ahead within {TIE_PERCENT} % counts as ahead",
+            groups[0].runs.len()
+        ),
+        columns: strings([
+            "n_H",
+            "policy",
+            "ahead on both",
+            "behind on both",
+            "worst util.",
+            "worst stretch",
+        ]),
+        rows,
     }
 }
 

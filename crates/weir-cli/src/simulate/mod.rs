@@ -28,6 +28,10 @@ pub(crate) struct Args {
     /// For requests: measurements of your own that `auto` learns from (see weir train)
     #[arg(long, value_name = "CSV")]
     train: Option<PathBuf>,
+    /// For sharing: with all that coordination costs when it runs (phases that have to be found, messages, gates, credits, jobs let
+    /// in out of turn) instead of the papers' model; `none` is what happens without
+    #[arg(long)]
+    live: bool,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -68,6 +72,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let policies = (args.policy != "all").then(|| names(&args.policy));
     let request = Request { scenario: &scenario, policies, seed: args.seed, train: args.train.as_deref() };
     let answer = match args.kind {
+        Kind::Sharing if args.live => sharing::simulate_live(&request),
+        _ if args.live => Err("--live is for sharing".into()),
         Kind::Sharing => sharing::simulate(&request),
         Kind::Periodic => periodic::simulate(&request),
         Kind::Collective => collective::simulate(&request),

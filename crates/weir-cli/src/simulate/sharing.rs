@@ -1,9 +1,12 @@
 //! `weir simulate sharing`: jobs that compute and do I/O in turn, under each sharing policy.
 
+mod live;
 mod scenario;
 
 use super::{Answer, Request};
 use crate::reproduce::render::grid;
+pub(super) use live::simulate_live;
+use scenario::Scenario;
 use serde_json::{Value, json};
 use weir_engine::sharing::PolicyKind;
 use weir_engine::sim::{self, JobOutcome, Outcome, Setting, Storage};
@@ -16,22 +19,28 @@ pub(super) fn simulate(request: &Request) -> Result<Answer, String> {
     let scenario = scenario::parse(request.scenario, request.seed)?;
     let setting =
         Setting { storage: Storage::WorkConserving, window_ns: scenario.window_ns, stop_at_window: false };
+    let outcome =
+        |kind: PolicyKind| (kind.to_string(), sim::simulate(&scenario.jobs, kind.build(), &setting));
+    Ok(tell(&scenario, kinds.into_iter().map(outcome)))
+}
+
+/// What the policies made of the scenario.
+fn tell(scenario: &Scenario, outcomes: impl Iterator<Item = (String, Outcome)>) -> Answer {
     let mut policies = serde_json::Map::new();
     let mut rows = Vec::new();
     let mut finishes: Vec<Vec<String>> = scenario.names.iter().map(|name| vec![name.clone()]).collect();
-    for kind in kinds {
-        let outcome = sim::simulate(&scenario.jobs, kind.build(), &setting);
-        rows.push(summary(&kind.to_string(), &outcome));
+    for (name, outcome) in outcomes {
+        rows.push(summary(&name, &outcome));
         for (row, job) in finishes.iter_mut().zip(&outcome.jobs) {
             row.push(job.finish_ns.map_or("-".into(), |ns| format!("{:.3}", seconds(ns as f64))));
         }
-        policies.insert(kind.to_string(), answer(&scenario.names, &outcome));
+        policies.insert(name, answer(&scenario.names, &outcome));
     }
     let columns = ["policy", "utilization", "stretch", "sys_efficiency", "dilation", "io_slowdown"];
     let names = rows.iter().map(|row| row[0].clone());
     let finish_columns: Vec<String> = std::iter::once("finish (s)".to_owned()).chain(names).collect();
     let text = grid(&columns.map(String::from), &rows) + "\n" + &grid(&finish_columns, &finishes);
-    Ok(Answer { json: json!({ "policies": policies }), text })
+    Answer { json: json!({ "policies": policies }), text }
 }
 
 fn seconds(ns: f64) -> f64 {

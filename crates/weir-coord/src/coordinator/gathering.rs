@@ -4,13 +4,24 @@ use super::{Coordinator, Peer};
 use crate::jobs::Resumption;
 use std::cmp::Reverse;
 
-/// How long a coordinator that took over listens before it decides.
-pub(super) const GATHER_NS: u64 = 60_000_000;
+/// How long a coordinator that took over listens before it decides, at most …
+const GATHER_NS: u64 = 60_000_000;
+/// … and after the latest job that came back. Jobs hear at once that their coordinator is gone.
+const QUIET_NS: u64 = 15_000_000;
 
 impl Coordinator {
     /// Whether it still gathers what jobs that had another coordinator say of themselves.
     pub fn is_gathering(&self) -> bool {
         self.gather_until_ns.is_some()
+    }
+
+    /// A job that had another coordinator has come. Once: jobs that come back later are not waited for by all others again.
+    pub(super) fn gather(&mut self, now_ns: u64) {
+        if self.gather_began_ns.is_some() && !self.is_gathering() {
+            return;
+        }
+        let began_ns = *self.gather_began_ns.get_or_insert(now_ns);
+        self.gather_until_ns = Some((began_ns + GATHER_NS).min(now_ns + QUIET_NS));
     }
 
     pub(super) fn begin_or_gather(&mut self, now_ns: u64, peer: Peer, phase: Resumption) {

@@ -1,6 +1,5 @@
 //! Jobs that come and go.
 
-use super::gathering::GATHER_NS;
 use super::{Coordinator, Pace, Peer};
 use crate::jobs::{Job, LostNode, Node, Standing};
 use crate::wire::{Identity, Message};
@@ -24,6 +23,7 @@ impl Coordinator {
         }
         let Identity { job, application, host, account, ranks, nodes, pid, .. } = &identity;
         let (host, pid, ranks, nodes) = (host.clone(), *pid, *ranks, *nodes);
+        let period_ns = identity.period_ns.filter(|period_ns| *period_ns > 0);
         if self.is_node(peer) {
             return Err("says hello twice".into());
         }
@@ -43,31 +43,38 @@ impl Coordinator {
             Some(&id) => id,
             None => {
                 let nodes = u64::from(nodes);
-                let info = JobInfo { usual_w_iter_ns: identity.w_iter_ns, nodes, ..JobInfo::default() };
+                let instance = self.site.instance_of(application);
+                let given_ns = instance.map(|instance| ((instance.work_s + instance.io_s) * 1e9) as u64);
+                let (w_iter_ns, usual_w_iter_ns) = (period_ns.or(given_ns), identity.w_iter_ns);
+                let cap = self.site.cap(nodes);
+                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap, instance };
                 self.new_job(now_ns, identity, info)?
             }
         };
         if self.nodes.len() <= peer {
             self.nodes.resize_with(peer + 1, || None);
         }
-        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None });
+        self.nodes[peer] = Some(Node { job: id, host, pid, ranks, phase: None, has_part: false });
+        if period_ns.is_some() {
+            self.expect(id, period_ns);
+        }
         if let Some(job) = self.job_mut(id) {
             job.peers.push(peer);
         }
-        if rejoins && now_ns < self.began_ns + YOUNG_NS && self.gather_until_ns.is_none() {
-            self.gather_until_ns = Some(now_ns + GATHER_NS);
+        if rejoins && now_ns < self.began_ns + YOUNG_NS {
+            self.gather(now_ns);
         }
         self.welcome(peer);
-        if self.ahead == Some(id) {
+        if self.ahead.contains(&id) {
             self.outbox.push((peer, Message::Ahead { granted: true }));
         }
-        self.let_ahead(id);
+        self.let_ahead();
         Ok(())
     }
 
     /// Everybody hears how things are done from now on; until then nobody's next phase is granted.
     pub(super) fn welcome_all(&mut self) {
-        self.ahead = None;
+        self.ahead.clear();
         for peer in 0..self.nodes.len() {
             if self.is_node(peer) {
                 self.welcome(peer);
@@ -128,7 +135,7 @@ impl Coordinator {
         self.idle -= u64::from(was_idle);
         self.in_phase = self.in_phase.saturating_sub(u64::from(was_in_phase));
         self.by_name.remove(&name);
-        self.ahead = self.ahead.filter(|ahead| *ahead != node.job);
+        self.ahead.retain(|ahead| *ahead != node.job);
         self.tokens.forget(node.job);
         self.backfill.forget(node.job);
         self.allocations.job_gone(node.job);
@@ -137,5 +144,6 @@ impl Coordinator {
         self.tell_turns();
         self.free.push(node.job);
         self.step(now_ns, Event::JobLeft { job: node.job });
+        self.let_ahead();
     }
 }

@@ -10,6 +10,8 @@ pub struct JobView<'a> {
     pub state: JobState,
     /// Of its phases so far and of the one under way.
     pub done_bytes: u64,
+    /// What the phase under way is said, or known, to move.
+    pub announced_bytes: Option<u64>,
     known: Option<engine::Job<'a>>,
 }
 
@@ -59,6 +61,7 @@ impl Coordinator {
             name: &job.name,
             state,
             done_bytes: job.moved_bytes.saturating_add(self.progress(id).done_bytes),
+            announced_bytes: job.announced_bytes.filter(|_| job.is_in_phase()),
             known: self.engine.job(id),
         }
     }

@@ -89,7 +89,7 @@ impl Server {
         let interest = Interest { once: true, ..Interest::READ };
         let is_of_use =
             self.poller.add(&channel.stream, peer as u64, interest).is_ok() && channel.flush().is_ok();
-        self.connections[peer] = Some(Connection { channel, interest, dirty: false });
+        self.connections[peer] = Some(Connection { channel, interest, dirty: false, unsent_bytes: 0 });
         if !is_of_use {
             self.close(now, peer);
         }

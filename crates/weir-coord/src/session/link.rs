@@ -1,6 +1,6 @@
 //! The connection to a coordinator: greeting, being joined, leases, losses, takeovers.
 
-use super::{Gate, OpenReason, Output, Phase, Session, Word};
+use super::{Gate, OpenReason, Output, Phase, PhaseState, Session, Volume, Word};
 use crate::auth::{Handshake, Key, Nonce};
 use crate::text::printable;
 use crate::wire::Message;
@@ -180,8 +180,10 @@ impl Session {
         self.welcomed(welcome, out);
         if let Some(phase) = &mut self.phase {
             branch!("a phase goes on under a new coordinator");
-            phase.told = (phase.progress, 0);
-            let Phase { number, bytes, granted, progress, .. } = *phase;
+            let Phase { number, volume, granted, state: PhaseState { progress, .. }, .. } = *phase;
+            phase.told = PhaseState { progress, ..PhaseState::default() };
+            phase.told_volume = Volume { known_bytes: 0, ..volume };
+            let bytes = volume.said_bytes;
             let age_ns = now_ns.saturating_sub(phase.began_ns);
             out.push(Output::Send(Message::Resume { phase: number, bytes, age_ns, granted, progress }));
         }
@@ -211,14 +213,21 @@ impl Session {
 
     fn hear_coordinator(&mut self, now_ns: u64, message: Message, out: &mut Vec<Output>) {
         match message {
-            Message::Grant { phase, share, credit_bytes, .. } if share > 0.0 => {
-                self.answered(phase, Answer::Granted { credit_bytes }, out);
+            Message::Grant { phase, share, credit_bytes, expected_ns } => {
+                self.note_prospect(now_ns, phase, share, expected_ns);
+                let answer = if share > 0.0 {
+                    Answer::Granted { credit_bytes }
+                } else {
+                    Answer::Backfilled { credit_bytes }
+                };
+                self.answered(phase, answer, out);
             }
-            Message::Grant { phase, credit_bytes, .. } => {
-                self.answered(phase, Answer::Backfilled { credit_bytes }, out);
+            Message::Hold { phase, expected_ns } => {
+                self.note_prospect(now_ns, phase, 0.0, expected_ns);
+                self.answered(phase, Answer::Held, out);
             }
-            Message::Hold { phase, .. } => self.answered(phase, Answer::Held, out),
-            Message::Credit { phase, credit_bytes, .. } => {
+            Message::Credit { phase, share, credit_bytes, expected_ns } => {
+                self.note_prospect(now_ns, phase, share, expected_ns);
                 // Without a grant a credit is worth nothing: it crossed a hold under way.
                 let may_go = |own: &Phase| own.number == phase && (own.granted || own.is_backfilled);
                 if self.phase.as_ref().is_some_and(may_go) {
@@ -254,6 +263,13 @@ impl Session {
             }
             // Beats are heard by being received; what is not ours to hear changes nothing.
             _ => {}
+        }
+    }
+
+    /// What the coordinator says of a phase beside whether it may go on.
+    fn note_prospect(&mut self, now_ns: u64, phase: u64, share: f64, expected_ns: u64) {
+        if let Some(own) = self.phase.as_mut().filter(|own| own.number == phase) {
+            (own.share, own.go_on_ns) = (share, now_ns.saturating_add(expected_ns));
         }
     }
 

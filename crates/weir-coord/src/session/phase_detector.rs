@@ -17,6 +17,9 @@ const MIN_PATIENCE_NS: u64 = 1_000_000_000;
 const CLOSED_GAP_NS: u64 = 10_000_000;
 /// What is moved without a turn is counted anew this often.
 pub const FREE_WINDOW_NS: u64 = 100_000_000;
+/// A phase that has moved this part of what phases of the job move on average is taken to be whole, once there were so many.
+const WHOLE: f64 = 0.9;
+const MIN_PHASES: usize = 2;
 /// Bursts that are remembered, to learn the gap from.
 const MAX_BURSTS: usize = 256;
 
@@ -52,6 +55,8 @@ pub struct PhaseDetector {
     /// Time that requests had taken when last looked, as in [`Sum::busy`].
     seen_busy: u32,
     numbers: u64,
+    /// When the leader is to be called, as bytes spent since the job began.
+    call_at_bytes: u64,
     /// Marks that outlived their phase: they begin no other.
     stale_marks: u32,
     /// After so long without a sign of life, requests in flight are taken to be lost.
@@ -60,9 +65,21 @@ pub struct PhaseDetector {
     lost_in_flight: u32,
     /// The same of requests that wait, for longer than any may.
     lost_waiting: u32,
+    /// What of [`Sum::announced_bytes`] and [`Sum::foretold_bytes`] belongs to earlier phases.
+    past_announced_bytes: u64,
+    past_foretold_bytes: u64,
     /// What was seen last of the requests, and since when it has been so.
     seen: (u32, u32, u64, u64),
     seen_since_ns: u64,
+}
+
+/// What the phase under way will move on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Volume {
+    /// What the program says, unless it has moved more already.
+    pub(super) said_bytes: Option<u64>,
+    /// What collective writes were to move so far.
+    pub(super) known_bytes: u64,
 }
 
 struct Phase {
@@ -74,7 +91,11 @@ struct Phase {
 
 impl PhaseDetector {
     pub fn new(fixed_gap_ns: Option<u64>, patience_ns: u64, free_bytes: u64, sum: &Sum) -> PhaseDetector {
+        // What was announced before anything was moved is announced of the first phase.
+        let is_first = sum.spent_bytes == 0;
         PhaseDetector {
+            past_announced_bytes: if is_first { 0 } else { sum.announced_bytes },
+            past_foretold_bytes: if is_first { 0 } else { sum.foretold_bytes },
             fixed_gap_ns,
             patience_ns: patience_ns.max(MIN_PATIENCE_NS),
             free_bytes,
@@ -113,19 +134,75 @@ impl PhaseDetector {
         Progress { done_bytes, spent_bytes, wanted_bytes: spent_bytes.saturating_add(waiting_bytes) }
     }
 
+    pub(super) fn volume(&self, sum: &Sum) -> Volume {
+        let Some(phase) = &self.phase else { return Volume::default() };
+        let announced_bytes = sum.announced_bytes.wrapping_sub(self.past_announced_bytes);
+        let said_bytes = if announced_bytes > 0 { announced_bytes } else { sum.usual_bytes };
+        let spent_bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
+        Volume {
+            said_bytes: Some(said_bytes).filter(|bytes| *bytes > 0 && *bytes >= spent_bytes),
+            known_bytes: sum.foretold_bytes.wrapping_sub(self.past_foretold_bytes),
+        }
+    }
+
+    /// No phase is under way, and none begins: what was announced before has come to nothing, unless it is still to come.
+    fn forget_announcements(&mut self, sum: &Sum) {
+        if sum.marks == 0 {
+            self.past_announced_bytes = sum.announced_bytes;
+        }
+        if sum.calling == 0 {
+            self.past_foretold_bytes = sum.foretold_bytes;
+        }
+    }
+
     /// Requests under way that may still end.
     pub(super) fn in_flight(&self, sum: &Sum) -> u32 {
         sum.in_flight.saturating_sub(self.lost_in_flight)
     }
 
+    /// Whether the phase under way is as good as over: nothing is under way, and all files are closed or as much was moved as phases of
+    /// this job do. Others need not wait for the pause that makes it sure.
+    pub(super) fn is_resting(&self, sum: &Sum) -> bool {
+        let Some(phase) = &self.phase else { return false };
+        let is_busy = sum.in_flight > self.lost_in_flight || sum.waiting > self.lost_waiting;
+        // The program itself says that more may come.
+        let is_said_to_go_on = sum.marks > 0 || sum.calling > 0;
+        let moved_bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
+        let is_whole = self.whole_bytes().is_some_and(|whole_bytes| moved_bytes >= whole_bytes);
+        !is_busy && !is_said_to_go_on && (sum.open_files == 0 || is_whole)
+    }
+
+    /// What a phase of this job moves at least, by the phases so far.
+    fn whole_bytes(&self) -> Option<u64> {
+        let enough = self.phases.len() >= MIN_PHASES;
+        enough.then(|| (WHOLE * self.mean_phase_bytes() as f64) as u64)
+    }
+
+    /// When a rank whose request ends has to call the leader: so much was spent then since the job began that the phase may be over.
+    /// 0: not at all.
+    pub(super) fn call_at_bytes(&self) -> u64 {
+        if self.phase.is_some() { self.call_at_bytes } else { 0 }
+    }
+
+    /// A phase that goes on beyond what was expected is looked at less and less often.
+    fn await_whole(&mut self, sum: &Sum) {
+        if self.call_at_bytes != 0 && sum.spent_bytes >= self.call_at_bytes {
+            let base_bytes = self.base_bytes();
+            self.call_at_bytes =
+                sum.spent_bytes.saturating_add(sum.spent_bytes.saturating_sub(base_bytes) / 4 + 1);
+        }
+    }
+
     pub fn look(&mut self, now_ns: u64, sum: &Sum) -> Change {
         let moved = sum.spent_bytes != self.seen_bytes;
         self.look_for_lost(now_ns, sum);
+        self.await_whole(sum);
         if self.phase.is_none() && self.is_small(sum) {
             self.stale_marks = self.stale_marks.min(sum.marks);
             if now_ns >= self.free_since_ns.saturating_add(FREE_WINDOW_NS) {
                 (self.free_since_ns, self.seen_bytes) = (now_ns, sum.spent_bytes);
             }
+            self.forget_announcements(sum);
             return Change::None;
         }
         let busy = sum.in_flight > self.lost_in_flight || sum.waiting > self.lost_waiting;
@@ -146,6 +223,7 @@ impl PhaseDetector {
             return if !busy && self.was_marked(sum) { self.end(sum) } else { Change::None };
         }
         if self.phase.is_none() {
+            self.forget_announcements(sum);
             return Change::None;
         }
         self.stale_marks = sum.marks;
@@ -200,6 +278,8 @@ impl PhaseDetector {
         self.numbers += 1;
         // What slipped in since the last look belongs to it.
         let base = Sum { spent_bytes: self.seen_bytes, done_bytes: self.seen_bytes, ..*sum };
+        self.call_at_bytes =
+            self.whole_bytes().map_or(0, |bytes| base.spent_bytes.saturating_add(bytes).max(1));
         self.phase = Some(Phase { began_ns: now_ns, base, first_burst: true });
     }
 
@@ -224,6 +304,11 @@ impl PhaseDetector {
         let end_ns = sum.last_end_ns.max(phase.began_ns);
         let waited_ns = sum.waited_ns.min(end_ns - phase.began_ns);
         let bytes = sum.spent_bytes.saturating_sub(phase.base.spent_bytes);
+        self.past_announced_bytes = sum.announced_bytes;
+        // What a call that is under way was to move, and has not, is still to come.
+        let foretold_bytes = sum.foretold_bytes.wrapping_sub(self.past_foretold_bytes);
+        let past_bytes = if sum.calling == 0 { foretold_bytes } else { foretold_bytes.min(bytes) };
+        self.past_foretold_bytes = self.past_foretold_bytes.wrapping_add(past_bytes);
         let span = Span {
             start_ns: phase.began_ns,
             end_ns,

@@ -97,13 +97,13 @@ fn a_phase_asks_and_the_answer_moves_the_gate() {
     assert_eq!(play.said(), [Output::Word(Word::Held)]);
     play.hear(grant(1, 500));
     assert_eq!(play.session.gate(), Gate::Granted { credit_bytes: 500 });
-    play.hear(Message::Credit { phase: 1, credit_bytes: 700, expected_ns: 0 });
+    play.hear(Message::Credit { phase: 1, share: 0.5, credit_bytes: 700, expected_ns: 0 });
     assert_eq!(play.session.gate(), Gate::Granted { credit_bytes: 700 });
     play.hear(grant(7, 1));
-    play.hear(Message::Credit { phase: 7, credit_bytes: 1, expected_ns: 0 });
+    play.hear(Message::Credit { phase: 7, share: 0.5, credit_bytes: 1, expected_ns: 0 });
     assert_eq!(play.session.gate(), Gate::Granted { credit_bytes: 700 }, "words on another phase");
     play.hear(hold(1));
-    play.hear(Message::Credit { phase: 1, credit_bytes: 900, expected_ns: 0 });
+    play.hear(Message::Credit { phase: 1, share: 0.5, credit_bytes: 900, expected_ns: 0 });
     assert_eq!(play.session.gate(), Gate::Closed, "a credit without a grant");
 }
 
@@ -265,4 +265,105 @@ fn questions_without_a_coordinator_are_answered_at_once() {
     play.tell(Input::Broken { reason: "gone".into() });
     let said = play.said();
     assert!(answers.iter().all(|answer| said.contains(answer)), "{said:?}");
+}
+
+/// What was said of phases, in order: what each was announced to move when it began and later, and at least.
+fn announced(play: &mut Play) -> Vec<(u64, Option<u64>, u64)> {
+    let of = |output| match output {
+        Output::Send(Message::Begin { phase, bytes }) => Some((phase, bytes, 0)),
+        Output::Send(Message::Announce { phase, bytes, known_bytes }) => Some((phase, bytes, known_bytes)),
+        _ => None,
+    };
+    play.said().into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn what_a_program_announces_of_a_phase_is_said_until_it_moves_more() {
+    let mut play = Play::joined();
+    play.sum = Sum { marks: 1, announced_bytes: 100, ..Sum::default() };
+    play.look();
+    assert_eq!(announced(&mut play), [(1, Some(100), 0)]);
+    // Another rank of the node comes later.
+    play.now_ns += 5 * MS;
+    play.sum = Sum { marks: 2, announced_bytes: 300, in_flight: 1, spent_bytes: 300, ..Sum::default() };
+    play.look();
+    assert_eq!(announced(&mut play), [(1, Some(300), 0)]);
+    play.now_ns += 5 * MS;
+    play.sum.spent_bytes = 301;
+    play.look();
+    assert_eq!(announced(&mut play), [(1, None, 0)], "more than it said");
+    play.sum = Sum { announced_bytes: 300, spent_bytes: 301, done_bytes: 301, ..Sum::default() };
+    play.now_ns += 5 * MS;
+    play.look();
+    assert_eq!(play.session.phase(), None);
+    // The next one is not announced, but expected.
+    play.now_ns += 5 * MS;
+    play.sum = Sum { waiting: 1, waiting_bytes: 9, usual_bytes: 40, ..play.sum };
+    play.look();
+    assert_eq!(announced(&mut play), [(2, Some(40), 0)]);
+}
+
+#[test]
+fn what_collective_writes_will_move_is_said_while_they_wait() {
+    let mut play = Play::joined();
+    play.sum = Sum { foretold_bytes: 1000, calling: 1, ..Sum::default() };
+    play.look();
+    assert_eq!(announced(&mut play), [], "data is exchanged before anything is moved");
+    play.begin();
+    assert_eq!(announced(&mut play), [(1, None, 0), (1, None, 1000)]);
+    play.hear(grant(1, UNLIMITED));
+    play.now_ns += 5 * MS;
+    play.sum = Sum { foretold_bytes: 1200, calling: 2, ..play.sum };
+    play.look();
+    assert_eq!(announced(&mut play), [], "hardly more");
+    play.now_ns += 5 * MS;
+    play.sum = Sum { foretold_bytes: 2000, calling: 2, ..play.sum };
+    play.look();
+    assert_eq!(announced(&mut play), [(1, None, 2000)]);
+    // The calls return, and what they were to move is no matter of the next phase.
+    play.sum = Sum { foretold_bytes: 2000, spent_bytes: 1500, done_bytes: 1500, ..Sum::default() };
+    play.look();
+    play.now_ns += 100 * MS;
+    play.look();
+    assert_eq!(play.session.phase(), None);
+    play.said();
+    play.begin();
+    assert_eq!(announced(&mut play), [(2, None, 0)]);
+}
+
+#[test]
+fn the_period_is_said_when_it_changes_and_to_the_next_coordinator() {
+    let mut play = Play::joined();
+    play.sum.period_ns = 7 * MS;
+    play.look();
+    play.look();
+    assert_eq!(play.said(), [Output::Send(Message::Expect { period_ns: Some(7 * MS) })]);
+    play.tell(Input::Broken { reason: "cut".into() });
+    play.said();
+    play.tell(Input::Connected(Peer { name: String::new(), secret: None }));
+    let hello = play.said().into_iter().find_map(|output| match output {
+        Output::Send(Message::Hello { identity, .. }) => Some(identity.period_ns),
+        _ => None,
+    });
+    assert_eq!(hello, Some(Some(7 * MS)));
+}
+
+#[test]
+fn ranks_can_ask_how_their_job_stands() {
+    let mut play = Play::new(Wanted::Service);
+    assert_eq!(play.session.prospect(), None, "nobody coordinates");
+    play = Play::joined();
+    play.now_ns = 10 * MS;
+    play.begin();
+    play.hear(Message::Hold { phase: 1, expected_ns: 5 * MS });
+    assert_eq!(play.session.prospect(), Some(Prospect { share: 0.0, go_on_ns: 15 * MS }));
+    play.hear(Message::Grant { phase: 1, share: 0.5, credit_bytes: 1, expected_ns: 3 * MS });
+    assert_eq!(play.session.prospect(), Some(Prospect { share: 0.5, go_on_ns: 13 * MS }));
+    play.sum = Sum { in_flight: 1, spent_bytes: 100, ..Sum::default() };
+    play.look();
+    assert_eq!(play.session.prospect(), Some(Prospect { share: 0.5, go_on_ns: 0 }), "nothing waits");
+    play.hear(Message::Credit { phase: 1, share: 0.25, credit_bytes: 1, expected_ns: 0 });
+    assert_eq!(play.session.prospect().map(|prospect| prospect.share), Some(0.25));
+    play.hear(grant(1, UNLIMITED));
+    assert_eq!(play.session.prospect(), Some(Prospect { share: 1.0, go_on_ns: 0 }));
 }

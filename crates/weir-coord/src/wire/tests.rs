@@ -11,16 +11,16 @@ fn progress() -> impl Strategy<Value = Progress> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let hello = ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, bool, u64)>()).prop_map(
-        |(name, numbers)| {
-            let (pid, ranks, w_iter_ns, mean_phase_bytes, rejoins, epoch) = numbers;
+    let hello = ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, Option<u64>, bool, u64)>())
+        .prop_map(|(name, numbers)| {
+            let (pid, ranks, w_iter_ns, mean_phase_bytes, period_ns, rejoins, epoch) = numbers;
             let (job, application, host, account) = (name.clone(), name.clone(), name.clone(), name);
             let about = Identity { job, application, host, pid, ranks, account, ..Identity::default() };
             let (storage, mount) = (about.job.clone(), about.host.clone());
-            let identity = Identity { w_iter_ns, mean_phase_bytes, user: pid, storage, mount, ..about };
+            let known = Identity { w_iter_ns, mean_phase_bytes, period_ns, ..about };
+            let identity = Identity { user: pid, storage, mount, ..known };
             Message::Hello { identity, rejoins, epoch }
-        },
-    );
+        });
     let resume = (any::<(u64, Option<u64>, u64, bool)>(), progress()).prop_map(|(fields, progress)| {
         let (phase, bytes, age_ns, granted) = fields;
         Message::Resume { phase, bytes, age_ns, granted, progress }
@@ -58,12 +58,22 @@ fn message() -> impl Strategy<Value = Message> {
         any::<(u32, u64)>().prop_map(|(number, call)| Message::Served { number, call }),
         any::<([u8; 32], [u8; 32])>().prop_map(|(nonce, mac)| Message::Proof { nonce, mac }),
         any::<(u64, Option<u64>)>().prop_map(|(phase, bytes)| Message::Begin { phase, bytes }),
-        (any::<(u64, u32, u64)>(), progress()).prop_map(|((phase, in_flight, busy_ns), progress)| {
-            Message::Moved { phase, progress, in_flight, busy_ns }
+        (any::<(u64, u32, u64, bool)>(), progress()).prop_map(|(numbers, progress)| {
+            let (phase, in_flight, busy_ns, is_resting) = numbers;
+            Message::Moved { phase, progress, in_flight, busy_ns, is_resting }
         }),
         (any::<(u64, u64, u64)>(), 0.0..=1.0).prop_map(|((phase, credit_bytes, expected_ns), share)| {
             Message::Grant { phase, share, credit_bytes, expected_ns }
         }),
+        (any::<(u64, u64, u64)>(), 0.0..=1.0).prop_map(|((phase, credit_bytes, expected_ns), share)| {
+            Message::Credit { phase, share, credit_bytes, expected_ns }
+        }),
+        any::<(u64, Option<u64>, u64)>().prop_map(|(phase, bytes, known_bytes)| Message::Announce {
+            phase,
+            bytes,
+            known_bytes
+        }),
+        any::<Option<u64>>().prop_map(|period_ns| Message::Expect { period_ns }),
         any::<bool>().prop_map(|granted| Message::Ahead { granted }),
         any::<(bool, String)>().prop_map(|(last, text)| Message::Status { last, text }),
         Just(Message::Beat {}),

@@ -91,6 +91,11 @@ impl Greedy {
         matches!(self.claim(seat).standing, Standing::Served(_))
     }
 
+    /// The served job with the lowest rank, as of when last settled.
+    pub(super) fn lowest_served(&self) -> Option<Seat> {
+        self.lowest.filter(|&seat| self.is_served(seat))
+    }
+
     /// The job, if it is the only one served.
     pub(super) fn only_served(&self) -> Option<Seat> {
         self.lowest.filter(|&seat| self.claim(seat).cap == self.served_caps)

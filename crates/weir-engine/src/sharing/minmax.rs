@@ -18,9 +18,9 @@ pub struct MinMax {
     fall_ns: Vec<u64>,
 }
 
-/// Lifts everyone below γ above everyone else; both keep their order among themselves. Larger than
-/// any number of nodes times any dilation that matters.
-const BELOW_GAMMA: f64 = 1e12;
+/// Lifts everyone below γ above everyone else; both keep their order among themselves. Larger than a million nodes times a
+/// dilation of a thousand, and small enough that below γ only ranks within a ten-millionth of each other are ties.
+const BELOW_GAMMA: f64 = 1e9;
 
 impl MinMax {
     pub fn new(gamma: f64) -> MinMax {

@@ -23,7 +23,7 @@ pub use set10::Set10;
 pub use weir::Weir;
 
 use crate::engine::{Desk, JobId};
-use periodic::{Periodic, Timetable};
+use periodic::{Periodic, Planning, Timetable};
 use std::fmt;
 use std::str::FromStr;
 
@@ -93,7 +93,18 @@ impl PolicyKind {
         self != PolicyKind::ApioBarrier
     }
 
+    /// Whether it makes a timetable.
+    pub fn plans(self) -> bool {
+        matches!(self, PolicyKind::Periodic | PolicyKind::Apio | PolicyKind::ApioBarrier)
+    }
+
     pub fn build(self) -> Box<dyn Policy> {
+        self.build_with(Planning::default())
+    }
+
+    /// The policy, with a timetable like this if it makes one.
+    pub fn build_with(self, planning: Planning) -> Box<dyn Policy> {
+        let timetable = || Timetable::new(planning);
         match self {
             PolicyKind::Exclusive => Box::new(Exclusive::default()),
             PolicyKind::Fair => Box::new(Fair::default()),
@@ -102,9 +113,9 @@ impl PolicyKind {
             PolicyKind::MinDilation => Box::new(Online::min_dilation()),
             PolicyKind::MaxSysEff => Box::new(Online::max_sys_eff()),
             PolicyKind::MinMax { gamma } => Box::new(MinMax::new(gamma)),
-            PolicyKind::Periodic => Box::new(Periodic::kept(Timetable::default())),
-            PolicyKind::Apio => Box::new(Periodic::moved(Timetable::default())),
-            PolicyKind::ApioBarrier => Box::new(ApioBarrier::new(Timetable::default())),
+            PolicyKind::Periodic => Box::new(Periodic::kept(timetable())),
+            PolicyKind::Apio => Box::new(Periodic::moved(timetable())),
+            PolicyKind::ApioBarrier => Box::new(ApioBarrier::new(timetable())),
             PolicyKind::Weir => Box::new(Weir::default()),
         }
     }

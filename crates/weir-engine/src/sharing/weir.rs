@@ -5,27 +5,33 @@
 //! weighs one against the other. A job ranks by
 //!
 //! ```text
-//! f / left^e        f    = part of its life that the job has been stalled in I/O
-//!                   left = volume it is expected to move still in this phase
-//!                   e    = 0.45 + 8 x,  x = mean of f over the jobs
+//! pull(f / F) − ln(left) + ln(lost)          f    = part of its life that the job has been stalled in I/O
+//!                                            F    = mean of f over the jobs
+//!                                            left = volume it is expected to move still in this phase
+//!                                            lost = node seconds of computing that a second of stall costs
+//!                                            pull(x) = 1.25 x, at most 5
 //! ```
 //!
-//! and the highest is served, at once and in place of whoever is served, once it is a hundredth above. Jobs whose `f` is above a
-//! limit are *overdue*: they go before all others, the highest `f` first, until they are below it again.
-//! Nobody is to be stalled more than five times the mean, nor to get on (`1 - f`, the inverse of its
-//! stretch) more than 9 % slower than the mean job. The first is what counts where stalls are few, the
-//! second in overload. Each job is given what it can use; what it leaves goes to the next in rank.
+//! and the highest is served, at once and in place of the job that is served, once it is a hundredth above.
+//! Without the first term this is the shortest remaining time first, weighted by what a wait costs. With it, a job that
+//! has been stalled as much more than another as the mean job in all goes before one a third its size.
+//!
+//! In overload the jobs that are worst off are many. There the jobs whose progress (`1 - f`, the inverse of
+//! the stretch) is 9 % behind that of the mean job are *overdue*: they go before all others, the highest `f` first,
+//! until they are no longer. While stalls are few this limit is too wide to matter ([`Ledger::limit`]).
+//! Each job is given what it can use; what it leaves goes to the next in rank. A job that can use less than its fair share
+//! ranks higher for it: it runs beside others, not after them.
 //!
 //! - It needs no characteristic time. What is left comes from past phases; for a job without
 //!   any, from how much others move for the time they compute.
 //! - Volumes vary: past its mean, a phase is not about to end. What is left is the mean residual of a
-//!   spread as wide as the job's own ([`residual`]).
+//!   spread as wide as the job's own ([`residual`]); past three times its mean, a phase is taken to be
+//!   of another kind, with as much to come as has come beyond the mean.
 //! - What a job can use of the bandwidth is learnt when not told ([`Caps`]).
-//! - Nobody starves: who waits has an `f` that grows without bound on its line while that of the
-//!   served stands still, so it becomes overdue, then first among those; a timer makes sure of a look
-//!   even if nothing else happens.
+//! - Nobody starves: the `f` of a waiting job grows while that of the served one stands still, and a timer makes sure
+//!   of a look even if nothing else happens.
 //!
-//! The form and the constants were chosen by trial, some ninety combinations, on workloads of the same
+//! The form and the constants were chosen by trial on workloads of the same
 //! scenarios as those of `weir reproduce iosets`; docs/reproduction/iosets.md has what came out on others.
 
 use super::Policy;
@@ -57,17 +63,40 @@ const GRACE_NS: f64 = 600e9;
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const LOOKS: u64 = 20_000;
 
-/// How many times the mean a job may be stalled, and how far its progress may be behind the mean's.
-const MOST_STALLED: f64 = 5.0;
-const MOST_BEHIND: f64 = 0.09;
+/// How strongly a job that is stalled more than the mean one is preferred.
+const PULL: f64 = 1.25;
 
-/// Who is served ranks this much higher. To change places costs a message to either, and of many whose ranks
+/// No stall outweighs more than this in the logarithm of the size: a phase some hundred times shorter than the others goes
+/// before them whatever they have suffered, at no cost to them.
+const MAX_PULL: f64 = 5.0;
+
+/// Means below this are as good as none: a stall of a thousandth is not worth a change of order.
+const MIN_MEAN: f64 = 0.001;
+const MEAN_STEP: f64 = 1.125;
+
+/// How far a job's progress may be behind the mean one's in overload, the mean stall from which on it is overload,
+/// and how much farther behind a job may be for each part that the mean stall is below that.
+const MAX_BEHIND: f64 = 0.09;
+const OVERLOAD: f64 = 0.08;
+const ROOM_BELOW_OVERLOAD: f64 = 4.0;
+
+/// How strongly a job is preferred that can use but a part of its fair share.
+const BESIDE: f64 = 2.0;
+
+/// The served job ranks this much higher. To change places costs a message to either, and of many whose ranks
 /// are all but the same one would overtake the other at every event.
-const IN_PLACE: f64 = 1.01;
+const IN_PLACE: f64 = 0.01;
 
-/// Lifts the overdue above all others. Ranks below are at most [`HIGHEST_WEIGHT`].
+/// Lifts the overdue above all others.
 const OVERDUE: f64 = 1e9;
-const HIGHEST_WEIGHT: f64 = 1e6;
+
+/// A waiting job is looked at again when its stall has grown by at least this part of the mean one, and in one step at most
+/// so many jobs are: the others' turn comes at the next.
+const MIN_LOOK: f64 = 0.25;
+const MAX_LOOKS: usize = 16;
+
+/// A phase that has moved so many times its job's mean is of another kind than those before.
+const OUTGROWN: f64 = 3.0;
 
 impl Policy for Weir {
     fn joined(&mut self, job: JobId, desk: &mut Desk) {
@@ -95,7 +124,7 @@ impl Policy for Weir {
         let seat = desk.seat(job);
         let alone_since_ns = self.alone.filter(|&(alone, _)| alone == seat).map(|(_, since_ns)| since_ns);
         self.caps.learn(seat, alone_since_ns, desk);
-        self.ledger.standings[seat.index()].weight = self.ledger.weight(desk.seated(seat));
+        self.ledger.progressed(seat, desk);
         if !self.greedy.is_served(seat) {
             return;
         }
@@ -116,7 +145,12 @@ impl Policy for Weir {
         self.settle(desk);
     }
 
+    /// A served job that reports nothing keeps a rank of long ago, so the lowest of them is looked at as well.
     fn time_passed(&mut self, desk: &mut Desk) {
+        if let Some(seat) = self.greedy.lowest_served() {
+            let line = self.ledger.line(seat, true, desk);
+            self.greedy.change(seat, line, desk);
+        }
         self.settle(desk);
     }
 
@@ -127,7 +161,8 @@ impl Policy for Weir {
 
 impl Weir {
     fn settle(&mut self, desk: &mut Desk) {
-        while let Some(seat) = self.ledger.next_overdue(desk) {
+        for _ in 0..MAX_LOOKS {
+            let Some(seat) = self.ledger.next_to_look_at(desk) else { break };
             let line = self.ledger.line(seat, false, desk);
             self.greedy.change(seat, line, desk);
         }
@@ -157,8 +192,12 @@ struct Ledger {
     /// By seat.
     standings: Vec<Standing>,
     jobs: u64,
+    /// Jobs in their phase.
+    asking: u64,
     /// Sum of the jobs' `f`, each as of its latest event.
     sum_of_fractions: f64,
+    /// See [`Ledger::scale`].
+    scale: f64,
     /// When to look whether a job that waits is overdue.
     deadlines: Deadlines,
     /// Over the past phases of all jobs: their number, what they moved, the compute time before them.
@@ -185,16 +224,11 @@ struct Standing {
     stalls: Stalls,
     /// Stalled since then, on top of the past; [`SERVED`] while it is not.
     stalled_since_ns: u64,
-    /// As of the latest news.
-    weight: Weight,
+    /// The rank without what stalls add to it: `ln(lost) − ln(left)` as of the latest news.
+    worth: f64,
+    /// `ln(lost)`.
+    lost: f64,
     overdue: bool,
-}
-
-/// `left^-e`, taken when it is asked for: nothing else in a step costs as much.
-#[derive(Clone, Copy)]
-struct Weight {
-    left: f64,
-    exponent: f64,
 }
 
 const SERVED: u64 = u64::MAX;
@@ -216,15 +250,18 @@ impl Ledger {
     }
 
     fn phase_began(&mut self, seat: Seat, desk: &Desk) {
+        self.asking += 1;
         let job = desk.seated(seat);
         let standing = Standing {
             joined_ns: job.history().joined_ns,
             compute_ns: job.compute_ns() as f64 / (job.history().past_phases() + 1) as f64,
             stalls: self.stalls[seat.job.index()],
             stalled_since_ns: SERVED,
-            weight: self.weight(job),
+            worth: 0.0,
+            lost: self.lost(job) + self.beside(job.cap()),
             overdue: false,
         };
+        let standing = Standing { worth: standing.lost - self.left(job).ln(), ..standing };
         if self.standings.len() <= seat.index() {
             self.standings.resize(seat.index() + 1, standing);
         }
@@ -235,18 +272,27 @@ impl Ledger {
         (self.sum_of_fractions / self.jobs.max(1) as f64).max(0.0)
     }
 
-    /// Above this `f` a job is overdue. Two thousandths of one's life are never too late.
-    fn limit(&self) -> f64 {
-        let mean = self.mean_fraction();
-        let slowest = (1.0 - MOST_BEHIND) * (1.0 - mean);
-        (MOST_STALLED * mean).min(1.0 - slowest).max(0.002)
+    /// The mean that ranks are made with. It follows the mean in steps: where every rank changed a little with every event, all of
+    /// those who wait would change places all the time.
+    fn scale(&mut self) -> f64 {
+        let mean = self.mean_fraction().max(MIN_MEAN);
+        if !(mean / MEAN_STEP..=mean * MEAN_STEP).contains(&self.scale) {
+            self.scale = mean;
+        }
+        self.scale
     }
 
-    /// The job's rank from now on. `f` is a curve, `stalled / life`; its tangent at this moment lies
-    /// above it, so a job that is not looked at for long ranks rather too high than too low.
+    /// Above this `f` a job is overdue. Where stalls are few, order of size and the pull of stalls do without a limit.
+    fn limit(&self) -> f64 {
+        let mean = self.mean_fraction();
+        let behind = MAX_BEHIND + ROOM_BELOW_OVERLOAD * (OVERLOAD - mean).max(0.0);
+        1.0 - (1.0 - behind) * (1.0 - mean)
+    }
+
+    /// The job's rank from now on.
     fn line(&mut self, seat: Seat, served: bool, desk: &Desk) -> Line {
         let now_ns = desk.now_ns;
-        let limit = self.limit();
+        let (limit, mean) = (self.limit(), self.scale());
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(now_ns);
         standing.stalled_since_ns = if served { SERVED } else { now_ns };
@@ -255,16 +301,21 @@ impl Ledger {
         let growth = (1.0 - fraction) / life_ns;
         self.sum_of_fractions += fraction - standing.stalls.fraction;
         standing.stalls.fraction = fraction;
-        standing.overdue &= fraction >= limit;
-        let Standing { weight, overdue, .. } = *standing;
-        if !served && !overdue {
-            let deadline_ns = overtaken_at_ns(now_ns, (limit - fraction).max(0.0), growth);
-            self.look_by(seat, deadline_ns);
+        standing.overdue = fraction >= limit && (!served || standing.overdue);
+        let Standing { worth, overdue, .. } = *standing;
+        if !served {
+            let missing = if overdue { 1.0 } else { limit - fraction };
+            self.look_by(seat, overtaken_at_ns(now_ns, missing.max(MIN_LOOK * mean), growth));
         }
-        let (lift, weight) = if overdue { (OVERDUE, 1.0) } else { (0.0, weight.value()) };
-        let rank = fraction * weight;
-        let (value, slope) = if served { (rank * IN_PLACE, 0.0) } else { (rank, growth * weight) };
-        Line { value: lift + value, slope, at_ns: now_ns }
+        let (in_place, grows) = if served { (IN_PLACE, 0.0) } else { (0.0, 1.0) };
+        if overdue {
+            let value = OVERDUE + fraction * (1.0 + in_place);
+            return Line { value, slope: grows * growth, at_ns: now_ns };
+        }
+        let stalled = fraction / mean;
+        let (pull, next_pull) = (pull(stalled), pull(stalled + 1.0));
+        let slope = grows * (next_pull - pull) * growth / mean;
+        Line { value: pull + worth + in_place, slope, at_ns: now_ns }
     }
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
@@ -274,33 +325,44 @@ impl Ledger {
         }
     }
 
-    /// A waiting job whose time has come.
-    fn next_overdue(&mut self, desk: &Desk) -> Option<Seat> {
+    /// A waiting job that it is time to look at.
+    fn next_to_look_at(&mut self, desk: &Desk) -> Option<Seat> {
         while let Some(seat) = self.deadlines.pop(desk.now_ns) {
-            let limit = self.limit();
-            let standing = &mut self.standings[seat.index()];
-            if standing.stalled_since_ns == SERVED || standing.overdue {
-                continue;
-            }
-            let life_ns = standing.life_ns(desk.now_ns);
-            let stalled_ns = standing.stalls.past_ns + standing.stall_ns(desk.now_ns);
-            let fraction = stalled_ns / life_ns;
-            if fraction >= limit {
-                standing.overdue = true;
+            if self.standings[seat.index()].stalled_since_ns != SERVED {
                 return Some(seat);
             }
-            let wait_ns = ((limit - fraction) * life_ns).max(life_ns * 1e-4);
-            self.look_by(seat, desk.now_ns.saturating_add(wait_ns as u64 + 1));
         }
         None
     }
 
-    /// With volumes in units of the mean phase: `e` moves with time, and a unit of its own
-    /// would let ranks of different times differ by far more than the jobs do.
-    fn weight(&self, job: Job) -> Weight {
+    /// The job has moved some of its phase's volume.
+    fn progressed(&mut self, seat: Seat, desk: &Desk) {
+        let left = self.left(desk.seated(seat));
+        let standing = &mut self.standings[seat.index()];
+        standing.worth = standing.lost - left.ln();
+    }
+
+    /// The logarithm of what a second of stall costs: the job's nodes, times the part of their time that they compute
+    /// when the job runs alone.
+    fn lost(&self, job: Job) -> f64 {
+        let history = job.history();
+        let past_phases = history.past_phases() as f64;
+        let io_ns = if past_phases > 0.0 { history.past_io_ns / past_phases / job.cap() } else { 0.0 };
+        let compute_ns = job.compute_ns() as f64 / (past_phases + 1.0);
+        let efficiency = if compute_ns > 0.0 { compute_ns / (compute_ns + io_ns) } else { 1.0 };
+        (job.nodes() as f64 * efficiency.max(0.01)).ln()
+    }
+
+    /// What it adds to a job's rank that it can use less than its fair share: others hardly notice it beside them, and under fair
+    /// sharing it would not wait at all.
+    fn beside(&self, cap: f64) -> f64 {
+        -BESIDE * (cap * self.asking as f64).min(1.0).ln()
+    }
+
+    /// What the phase is expected to move still, in units of the mean phase.
+    fn left(&self, job: Job) -> f64 {
         let mean_bytes = if self.phases > 0.0 { self.volume_bytes / self.phases } else { 1.0 };
-        let left = self.left_bytes(job) / mean_bytes.max(1.0);
-        Weight { left, exponent: 0.45 + 8.0 * self.mean_fraction() }
+        self.left_bytes(job) / mean_bytes.max(1.0)
     }
 
     /// What the phase is expected to move still.
@@ -316,24 +378,26 @@ impl Ledger {
             (None, 1) => (history.past_mean_bytes, 0.1 * history.past_mean_bytes),
             (None, _) => (history.past_mean_bytes, history.past_deviation_bytes()),
         };
-        let left = residual(mean_bytes - job.moved_bytes() as f64, spread_bytes);
-        left.max(0.01 * mean_bytes).max(1.0)
+        let moved_bytes = job.moved_bytes() as f64;
+        let left_bytes = residual(mean_bytes - moved_bytes, spread_bytes).max(0.01 * mean_bytes).max(1.0);
+        if moved_bytes > OUTGROWN * mean_bytes {
+            left_bytes.max(moved_bytes - mean_bytes)
+        } else {
+            left_bytes
+        }
     }
 
     fn phase_ended(&mut self, seat: Seat, desk: &Desk) {
         let standing = &mut self.standings[seat.index()];
         standing.stop_stall(desk.now_ns);
-        self.phases += 1.0;
-        self.volume_bytes += desk.seated(seat).moved_bytes() as f64;
-        self.compute_ns += standing.compute_ns;
+        self.asking -= 1;
+        if !desk.cut_short {
+            self.phases += 1.0;
+            self.volume_bytes += desk.seated(seat).moved_bytes() as f64;
+            self.compute_ns += standing.compute_ns;
+        }
         self.stalls[seat.job.index()] = standing.stalls;
         self.deadlines.clear(seat);
-    }
-}
-
-impl Weight {
-    fn value(self) -> f64 {
-        self.left.powf(-self.exponent).clamp(1.0 / HIGHEST_WEIGHT, HIGHEST_WEIGHT)
     }
 }
 
@@ -352,6 +416,11 @@ impl Standing {
     fn life_ns(&self, now_ns: u64) -> f64 {
         elapsed_ns(self.joined_ns, now_ns) + GRACE_NS
     }
+}
+
+/// What it adds to a job's rank to have been stalled so many times the mean stall.
+fn pull(stalled: f64) -> f64 {
+    (PULL * stalled).min(MAX_PULL)
 }
 
 /// The mean of what is still to come of a quantity expected to be `ahead` more, with the given

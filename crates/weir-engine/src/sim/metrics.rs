@@ -36,17 +36,19 @@ impl Outcome {
         to.saturating_sub(from) as f64
     }
 
-    /// IO-SETS eq. (6).
+    /// IO-SETS eq. (6). One where there was nothing to do: nobody was kept from computing.
     pub fn utilization(&self) -> f64 {
         let compute_ns: f64 = self.jobs.iter().map(|job| job.compute_ns).sum();
-        compute_ns / (self.jobs.len() as f64 * self.window_length_ns())
+        let available_ns = self.jobs.len() as f64 * self.window_length_ns();
+        if available_ns > 0.0 { compute_ns / available_ns } else { 1.0 }
     }
 
     /// IO-SETS eq. (7), as printed: a job that is not there for the whole window counts as stretched
-    /// by its absence; choose a window that ends before any job does. Infinite when a job did nothing.
+    /// by its absence; choose a window that ends before any job does. Infinite when a job did nothing in
+    /// a window, one when there was no time to do anything in.
     pub fn stretch(&self) -> f64 {
         let of_job = |job: &JobOutcome| self.window_length_ns() / (job.compute_ns + job.io_ns);
-        self.jobs.iter().map(of_job).fold(0.0, f64::max)
+        self.jobs.iter().map(of_job).fold(1.0, f64::max)
     }
 
     /// APIO formula (1): node-weighted `ρ̃_i`, each over the time its job was there.
@@ -72,5 +74,18 @@ impl Outcome {
         let slowdowns = self.jobs.iter().filter(|job| job.io_ns > 0.0).map(|job| job.in_io_ns / job.io_ns);
         let (sum, count) = slowdowns.fold((0.0, 0.0), |(sum, count), s| (sum + s, count + 1.0));
         if count == 0.0 { 1.0 } else { sum / count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_do_is_done_without_delay() {
+        let outcome = Outcome { jobs: vec![JobOutcome::default()], window_ns: (5, 5), steps: 0 };
+        assert_eq!((outcome.utilization(), outcome.stretch()), (1.0, 1.0));
+        let nobody = Outcome { jobs: Vec::new(), window_ns: (0, 10), steps: 0 };
+        assert_eq!((nobody.utilization(), nobody.stretch()), (1.0, 1.0));
     }
 }

@@ -13,7 +13,7 @@ pub use applications::{Lengths, as_jobs};
 pub use driver::{Setting, simulate};
 pub use metrics::{JobOutcome, Outcome};
 pub use storage::Storage;
-pub use workload::{Job, Mix, Phase, Program, iosets};
+pub use workload::{Job, Mix, Phase, Phases, Program, iosets};
 
 /// Seconds as given by people, nanoseconds in here.
 pub const SECOND_NS: u64 = 1_000_000_000;

@@ -42,9 +42,16 @@ pub struct Job {
     pub program: Program,
 }
 
+impl Program {
+    /// The phases, one after the other; the same each time.
+    pub fn phases(&self) -> Phases<'_> {
+        Phases::new(self)
+    }
+}
+
 /// A job's phases, one after the other.
 #[derive(Debug)]
-pub(super) struct Phases<'a> {
+pub struct Phases<'a> {
     program: &'a Program,
     next: u64,
     random: Option<Pcg64>,

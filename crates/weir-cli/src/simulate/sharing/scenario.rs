@@ -11,23 +11,62 @@ const MAX_PHASES: u64 = 10_000_000;
 /// All jobs one after the other, in seconds: nanoseconds still fit 63 bits, as the engine counts them.
 const MAX_TOTAL_S: f64 = 9e9;
 
-const FIELDS: [&str; 4] = ["bandwidth", "jobs", "window", "noise"];
-const JOB_FIELDS: [&str; 10] =
-    ["name", "w_iter", "nodes", "cap", "release", "phases", "compute", "io", "bytes", "iterations"];
+const FIELDS: [&str; 5] = ["bandwidth", "jobs", "window", "noise", "serial"];
+const JOB_FIELDS: [&str; 13] = [
+    "name",
+    "w_iter",
+    "nodes",
+    "cap",
+    "release",
+    "phases",
+    "compute",
+    "io",
+    "bytes",
+    "iterations",
+    "ranks",
+    "request",
+    "pause",
+];
 
 pub(super) struct Scenario {
     pub(super) names: Vec<String>,
     pub(super) jobs: Vec<Job>,
     pub(super) window_ns: Option<(u64, u64)>,
+    /// Bytes per second, if it was given.
+    pub(super) bandwidth: Option<f64>,
+    /// For live simulations: whether the storage serves one request after the other.
+    pub(super) is_serial: bool,
+    /// For live simulations, by job.
+    pub(super) requests: Vec<Requests>,
 }
+
+/// How a job moves the bytes of a phase.
+#[derive(Clone, Copy)]
+pub(super) struct Requests {
+    pub(super) ranks: u32,
+    pub(super) bytes: u64,
+    pub(super) pause_ns: Option<u64>,
+}
+
+const DEFAULT_REQUEST_BYTES: u64 = 4 << 20;
+const MAX_RANKS: u64 = 1024;
 
 pub(super) fn parse(scenario: &str, seed: u64) -> Result<Scenario, String> {
     let value = fields::parse(scenario, &[("jobs", MAX_JOBS)])?;
     let top = Fields::of_scenario(&value, &FIELDS)?;
-    let bandwidth = top.read_if_given("bandwidth", positive)?.unwrap_or(1.0);
+    let given = top.read_if_given("bandwidth", positive)?;
+    let bandwidth = given.unwrap_or(1.0);
+    let is_serial = top.read_if_given("serial", truth)?.unwrap_or(true);
     let noise = top.read_if_given("noise", |value, path| number_in(value, path, 0.0..=1.0))?.unwrap_or(0.0);
     let window_ns = top.read_if_given("window", window)?;
-    let mut scenario = Scenario { names: Vec::new(), jobs: Vec::new(), window_ns };
+    let mut scenario = Scenario {
+        names: Vec::new(),
+        jobs: Vec::new(),
+        window_ns,
+        bandwidth: given,
+        is_serial,
+        requests: Vec::new(),
+    };
     let (mut phases, mut total_s) = (0, 0.0);
     for (index, value) in top.read("jobs", fields::list)?.iter().enumerate() {
         let fields = Fields::of(value, &format!("jobs[{index}]"), &JOB_FIELDS)?;
@@ -44,6 +83,7 @@ pub(super) fn parse(scenario: &str, seed: u64) -> Result<Scenario, String> {
             return Err(format!("{path}: all jobs together are longer than {MAX_TOTAL_S:e} seconds"));
         }
         scenario.jobs.push(job);
+        scenario.requests.push(reader.requests()?);
         let name = fields.read_if_given("name", text)?;
         scenario.names.push(name.map_or_else(|| index.to_string(), str::to_owned));
     }
@@ -69,6 +109,16 @@ impl JobReader<'_> {
         };
         let info = JobInfo { w_iter_ns, cap: Some(cap), nodes, ..JobInfo::default() };
         Ok(Job { info, cap, release_ns, program })
+    }
+
+    fn requests(&self) -> Result<Requests, String> {
+        let fields = self.fields;
+        let ranks = fields.read_if_given("ranks", count)?.unwrap_or(1);
+        if ranks > MAX_RANKS {
+            return Err(format!("{}: more than {MAX_RANKS}", fields.path("ranks")));
+        }
+        let bytes = fields.read_if_given("request", count)?.unwrap_or(DEFAULT_REQUEST_BYTES);
+        Ok(Requests { ranks: ranks as u32, bytes, pause_ns: fields.read_if_given("pause", time_ns)? })
     }
 
     fn listed(&self, phases: &[Value], cap: f64) -> Result<Program, String> {
@@ -123,6 +173,10 @@ impl JobReader<'_> {
         }
         Ok(nanoseconds(length_s))
     }
+}
+
+fn truth(value: &Value, path: &str) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| expected(path, "true or false", value))
 }
 
 /// A length in isolation: a job that can use a part of the bandwidth moves that part of it.

@@ -131,3 +131,36 @@ fn the_schema_accepts_what_the_command_accepts() {
         assert!(!error(bad).is_empty());
     }
 }
+
+fn live(scenario: &str, policies: &str) -> Result<Value, String> {
+    let request = Request { scenario, policies: Some(policies.split(',').collect()), seed: 1, train: None };
+    super::simulate_live(&request).map(|answer| answer.json)
+}
+
+/// Two jobs that meet: coordinated or not, everything is computed and moved, and the worst off is better off with `weir`.
+#[test]
+fn jobs_run_under_coordination_as_it_is() {
+    let scenario = r#"{"bandwidth": 60e6, "jobs": [
+        {"name": "often", "w_iter": 2, "compute": 1.6, "bytes": 24e6, "iterations": 20, "request": 2097152},
+        {"name": "seldom", "w_iter": 10, "compute": 8, "bytes": 240e6, "iterations": 4, "request": 8388608}]}"#;
+    let answer = live(scenario, "none,weir").unwrap();
+    let of = |policy: &str, figure: &str| answer["policies"][policy][figure].as_f64().unwrap();
+    for policy in ["none", "weir"] {
+        let jobs = answer["policies"][policy]["jobs"].as_array().unwrap();
+        let done: Vec<f64> = jobs.iter().map(|job| job["io_done"].as_f64().unwrap()).collect();
+        assert!((done[0] - 8.0).abs() < 0.1 && (done[1] - 16.0).abs() < 0.1, "{policy}: {done:?}");
+    }
+    assert!(of("weir", "dilation") <= of("none", "dilation"), "{answer}");
+}
+
+#[test]
+fn what_a_live_simulation_needs_is_named() {
+    let refused = |scenario: &str, policies: &str| live(scenario, policies).unwrap_err();
+    let jobs = r#""jobs": [{"compute": 1, "io": 1, "iterations": 2}]"#;
+    assert!(refused(&format!("{{{jobs}}}"), "weir").starts_with("bandwidth: "));
+    assert!(refused(&format!(r#"{{"bandwidth": 1e9, {jobs}}}"#), "wier").contains("wier"));
+    let many = r#"{"bandwidth": 1e9, "jobs": [{"compute": 1, "io": 1, "iterations": 2, "ranks": 2000}]}"#;
+    assert!(refused(many, "weir").contains("jobs[0].ranks"), "{}", refused(many, "weir"));
+    let tiny = r#"{"bandwidth": 1e9, "jobs": [{"compute": 1, "io": 100, "iterations": 2, "request": 1}]}"#;
+    assert!(refused(tiny, "weir").contains("requests in all"));
+}

@@ -6,7 +6,7 @@ mod timetable;
 
 pub use pattern::{Instance, Pattern, Transfer};
 pub use policy::Periodic;
-pub use timetable::Timetable;
+pub use timetable::{Planning, Timetable};
 
 pub(super) use timetable::MOST_JOBS;
 

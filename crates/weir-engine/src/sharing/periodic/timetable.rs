@@ -1,7 +1,7 @@
 //! A plan for the jobs that are there, made anew as they come, go and become known.
 
-use super::{Application, Instance, Plan, Search, persched};
-use crate::engine::{Desk, Job, JobId};
+use super::{Application, Instance, Objective, Plan, Search, persched};
+use crate::engine::{Desk, InstanceInfo, Job, JobId, JobInfo};
 use std::collections::BTreeSet;
 
 /// A timetable for more jobs is not attempted: nobody waits for the planning.
@@ -13,6 +13,25 @@ const SHORTEST: f64 = 1e-4;
 
 /// Planning as jobs come and go must be quick; a coarse search is hardly worse.
 const QUICK: Search = Search { epsilon: 0.05, shrunk: 4, most_work: 500_000, ..Search::BEST };
+
+/// What a timetable is to be like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Planning {
+    pub objective: Objective,
+    /// The period to keep to as long as everybody has a place in it, instead of the best one.
+    pub period_s: Option<f64>,
+    /// `K'`: periods up to this many times the shortest are tried.
+    pub longest: f64,
+    /// `ε`: each period tried is `1 + ε` times the one before.
+    pub epsilon: f64,
+}
+
+impl Default for Planning {
+    fn default() -> Planning {
+        let Search { objective, longest, epsilon, .. } = QUICK;
+        Planning { objective, period_s: None, longest, epsilon }
+    }
+}
 
 /// What is known of a job, and how far it has come.
 #[derive(Clone, Copy)]
@@ -37,8 +56,7 @@ fn length(application: &Application, job: JobId) -> Length {
 pub struct Timetable {
     /// What was known beforehand, by job number. A job beyond it is learnt.
     given: Vec<Application>,
-    /// The period to keep to, instead of the best one.
-    period_s: Option<f64>,
+    planning: Planning,
     /// By job; `None` of whom nothing is known.
     jobs: Vec<Option<Entry>>,
     /// All that are known: only those who may have a place are looked at to make a plan, however many there are.
@@ -63,11 +81,27 @@ impl Timetable {
             ..*a
         };
         let given = applications.iter().map(in_parts).collect();
-        Timetable { given, period_s, ..Timetable::default() }
+        let planning = Planning { period_s, ..Planning::default() };
+        Timetable { given, planning, ..Timetable::default() }
+    }
+
+    /// A timetable for jobs of which is known what was told when they joined.
+    pub fn new(planning: Planning) -> Self {
+        Timetable { planning, ..Timetable::default() }
+    }
+
+    /// What was known of the job beforehand.
+    fn told(&self, job: JobId, desk: &Desk) -> Option<Application> {
+        let of_job = |info: JobInfo| {
+            let InstanceInfo { work_s, io_s } = info.instance?;
+            let (nodes, cap) = (info.nodes as f64, info.cap.unwrap_or(1.0));
+            (io_s > 0.0 && work_s >= 0.0).then_some(Application { nodes, cap, volume: io_s, work_s })
+        };
+        self.given.get(job.index()).copied().or_else(|| desk.info(job).and_then(of_job))
     }
 
     pub(in crate::sharing) fn joined(&mut self, job: JobId, desk: &Desk) {
-        if let Some(&application) = self.given.get(job.index()) {
+        if let Some(application) = self.told(job, desk) {
             self.know(job, application, desk.now_ns);
         }
     }
@@ -89,7 +123,7 @@ impl Timetable {
         }
         let record = desk.job(job);
         let is_learning =
-            job.index() >= self.given.len() && (record.history().past_phases() + 1).is_power_of_two();
+            self.told(job, desk).is_none() && (record.history().past_phases() + 1).is_power_of_two();
         if let Some(application) = learnt(record).filter(|_| is_learning) {
             self.know(job, application, desk.now_ns);
         }
@@ -111,8 +145,10 @@ impl Timetable {
                 (entry.row, entry.done) = (Some(row), 0);
             }
         }
-        let with_period = |period_s| persched(&applications, 1.0, &Search { period_s, ..QUICK });
-        let kept = || with_period(self.period_s);
+        let Planning { objective, period_s, longest, epsilon } = self.planning;
+        let search = Search { objective, longest, epsilon, ..QUICK };
+        let with_period = |period_s| persched(&applications, 1.0, &Search { period_s, ..search });
+        let kept = || with_period(period_s);
         // A given period that is too short for somebody is no period to keep to.
         let plan =
             || Some(kept()).filter(|plan| plan.dilation.is_finite()).unwrap_or_else(|| with_period(None));
