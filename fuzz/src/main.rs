@@ -22,7 +22,6 @@ use weir_coord::coordinator::{Coordinator, Pace};
 use weir_coord::ledger::Sum;
 use weir_coord::session::{Gate, Input, Limits, Output, Peer, Route, Session, Wanted};
 use weir_coord::storage::Storage;
-use weir_coord::tokens::UNLIMITED;
 use weir_coord::wire::{Identity, Inbox, MAX_FRAME_BYTES, Message};
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
@@ -195,12 +194,8 @@ fn coordinate(input: &[u8]) -> Result<(), String> {
             {
                 return Err(format!("{answer:?} is no place"));
             }
-            // A job that is backfilled has no share, and a limit.
-            let is_sound = |share: f64, credit_bytes| {
-                (share == 0.0 && credit_bytes < UNLIMITED) || (share > 0.0 && share <= 1.0)
-            };
-            if matches!(answer, Message::Grant { share, credit_bytes, .. } if !is_sound(share, credit_bytes))
-            {
+            // A job that is backfilled has a share of nothing.
+            if matches!(answer, Message::Grant { share, .. } if !(0.0..=1.0).contains(&share)) {
                 return Err(format!("{answer:?} has no share"));
             }
         }

@@ -4,7 +4,7 @@
 use super::leader::LeaderThread;
 use super::page::{Attached, Place};
 use super::storage::{self, Found, StorageName};
-use super::{HELD_BACK, NOTHING, keep_reason, note, say_alone};
+use super::{keep_reason, note, say_alone};
 use crate::config;
 use crate::measure;
 use crate::node;
@@ -69,6 +69,7 @@ static USUAL_BYTES: AtomicU64 = AtomicU64::new(0);
 /// come meanwhile are not held back.
 const MAX_ATTEMPTS: u32 = 5;
 const RETRY_NS: u64 = 500_000_000;
+const NEVER: u64 = u64::MAX;
 
 impl Lane {
     const fn new() -> Lane {
@@ -91,6 +92,9 @@ impl Lane {
     }
 
     fn attached(&'static self, number: usize) -> Option<Attached> {
+        if self.retry_ns.load(Relaxed) == NEVER {
+            return None;
+        }
         self.presence().or_else(|| shield(None, || self.join(number))).map(|presence| presence.attached)
     }
 
@@ -107,7 +111,7 @@ impl Lane {
         // What happens from here on is kept.
         measure::ensure();
         let identity = profile::identity();
-        let place = Place::of(&storage.name);
+        let place = Place::of(&storage);
         match Attached::to(&place, self) {
             Ok(attached) => {
                 let presence: &'static Presence = Box::leak(Box::new(Presence { attached, place, storage }));
@@ -132,7 +136,7 @@ impl Lane {
                     self.retry_ns.store(now_ns() + RETRY_NS, Relaxed);
                     return None;
                 }
-                HELD_BACK.store(NOTHING, Release);
+                self.retry_ns.store(NEVER, Relaxed);
                 note(|counts| &counts.opens, 1);
                 keep_reason(&reason);
                 if identity.rank == 0 {

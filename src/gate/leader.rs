@@ -212,7 +212,7 @@ struct Leader {
 
 impl Leader {
     fn new(page: &'static Page, member: Member, waker: Waker, is_leaving: &'static AtomicBool) -> Leader {
-        page.ledger.end_phase();
+        page.ledger.begin_to_lead();
         page.desk.open();
         page.readers.open();
         let ears = Ears::open(member.as_raw_fd(), waker, &page.bell);

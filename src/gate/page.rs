@@ -4,6 +4,7 @@ use super::bell::{self, Bell};
 use super::desk::Desk;
 use super::lane::Lane;
 use super::reads::Readers;
+use super::storage::StorageName;
 use crate::node::{self, memory};
 use crate::profile;
 use std::fs::{self, File};
@@ -116,9 +117,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of the page for the storage of this name.
-    pub(super) fn of(storage: &str) -> Place {
-        Place { name: format!("gate of {storage}") }
+    /// The place of the page for the storage. One without a name is known by its mount.
+    pub(super) fn of(storage: &StorageName) -> Place {
+        let StorageName { name, mount } = storage;
+        let known_by = if name.is_empty() { mount } else { name };
+        Place { name: format!("gate of {known_by}") }
     }
 
     fn open(&self) -> Result<OwnedFd, String> {

@@ -198,11 +198,8 @@ pub(crate) fn finish() {
         // Rank 0 looks for the files of other nodes after `MPI_Finalize`: there must be one by then. On one node it asks the same
         // helper.
         let is_seen = header.kept.load(Acquire) == Kept::OnDisk as u64 || profile::is_on_one_node();
-        match node::ended(!is_seen) {
-            Some(true) => return,
-            Some(false) if is_seen => return,
-            // Nobody has it, or not for long.
-            _ => {}
+        if node::ended(!is_seen) {
+            return;
         }
         header.alone.store(1, Relaxed);
         header.note.set("the helper process is gone");

@@ -4,7 +4,7 @@
 //! sealed, so that nobody who has a descriptor of it can take pages away, and pages are given to it before they are used.
 
 use crate::profile;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// New memory of that many bytes, a multiple of the page's: zeros, none of which has a page yet.
@@ -61,7 +61,9 @@ pub(crate) unsafe fn back(start: *mut u8, bytes: usize) -> bool {
 /// Whether the system has pages for so much of memory that others may use already. What is there stays as it is.
 pub(crate) fn has_room(memory: &OwnedFd, bytes: usize) -> bool {
     // SAFETY: our own descriptor. Pages that are there keep what is in them.
-    unsafe { libc::fallocate(memory.as_raw_fd(), 0, 0, bytes as libc::off_t) == 0 }
+    let has_room = || unsafe { libc::fallocate(memory.as_raw_fd(), 0, 0, bytes as libc::off_t) == 0 };
+    // A signal may interrupt it.
+    has_room() || (Error::last_os_error().kind() == ErrorKind::Interrupted && has_room())
 }
 
 #[cfg(test)]

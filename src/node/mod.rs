@@ -108,16 +108,17 @@ pub(crate) fn keep(memory: &OwnedFd, name: String) -> Result<(), String> {
     send_request(&socket, &request, Some(memory.as_raw_fd())).map_err(|error| error.to_string())
 }
 
-/// Says that this process's records are at their end. Whether the helper knows; `None` when there is none. With `wait`, it has answered
-/// that they are in `WEIR_DIR`.
-pub(crate) fn ended(wait: bool) -> Option<bool> {
+/// Says that this process's records are at their end, and waits for a moment until they are in `WEIR_DIR`, if wanted. False: there is
+/// no helper. One that does not answer has the records all the same, and notices the end of the process by itself.
+pub(crate) fn ended(wait: bool) -> bool {
     let socket = match reach(Start::No) {
         Ok(socket) => socket,
-        Err(reason) if reason == NO_HELPER => return None,
-        Err(_) => return Some(false),
+        Err(reason) => return reason != NO_HELPER,
     };
-    let is_told = send_request(&socket, &Request::Ended, None).is_ok();
-    Some(is_told && (!wait || wait_for_answer(&socket, ANSWER_LIMIT).is_some()))
+    if send_request(&socket, &Request::Ended, None).is_ok() && wait {
+        wait_for_answer(&socket, ANSWER_LIMIT);
+    }
+    true
 }
 
 /// Has the helper bring what it keeps to `WEIR_DIR` now.

@@ -171,11 +171,12 @@ impl Coordinator {
         match message {
             Message::Begin { phase, bytes, .. } => {
                 let progress = Progress::default();
-                let began = Resumption { phase, bytes, age_ns: 0, granted: false, progress };
+                let began = Resumption { phase, bytes, age_ns: 0, granted: false, progress, reported: None };
                 self.begin_or_gather(now_ns, peer, began);
             }
             Message::Resume { phase, bytes, age_ns, granted, progress, .. } => {
-                self.begin_or_gather(now_ns, peer, Resumption { phase, bytes, age_ns, granted, progress });
+                let phase = Resumption { phase, bytes, age_ns, granted, progress, reported: None };
+                self.begin_or_gather(now_ns, peer, phase);
             }
             Message::Moved { phase, progress, in_flight, busy_ns, is_resting } => {
                 let volume = Volume::default();
@@ -217,6 +218,7 @@ impl Coordinator {
         if self.gather_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
             self.gather_until_ns = None;
             self.resume_gathered(now_ns);
+            self.let_ahead();
         }
         if self.timer_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.timer_ns = None;
@@ -359,7 +361,9 @@ impl Coordinator {
             // It may be among those that wait to be resumed.
             let gathered = self.gathered.iter_mut().find(|(of, entry)| *of == peer && entry.phase == phase);
             if let Some((_, entry)) = gathered {
+                let volume = entry.on_its_node().volume;
                 entry.progress = progress;
+                entry.reported = Some(NodePhase { volume, ..report });
             }
             return;
         };
@@ -496,7 +500,10 @@ impl Coordinator {
     /// A job begins a phase: no other may do so without asking.
     fn take_back_ahead(&mut self, beginner: JobId) {
         for id in std::mem::take(&mut self.ahead) {
-            if id != beginner {
+            if id == beginner {
+                // What it was told holds for its next phase too, until another job begins.
+                self.ahead.push(id);
+            } else {
                 self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Ahead { granted: false })));
             }
         }

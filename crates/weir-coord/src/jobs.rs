@@ -103,11 +103,16 @@ pub(crate) struct Resumption {
     pub(crate) age_ns: u64,
     pub(crate) granted: bool,
     pub(crate) progress: Progress,
+    /// What the node has said of it since.
+    pub(crate) reported: Option<NodePhase>,
 }
 
 impl Resumption {
     /// The part of the node that tells of it.
     pub(crate) fn on_its_node(&self) -> NodePhase {
+        if let Some(reported) = self.reported {
+            return reported;
+        }
         let volume = Volume { said_bytes: self.bytes, known_bytes: 0 };
         let (number, progress) = (self.phase, self.progress);
         NodePhase { number, progress, in_flight: 0, busy_ns: 0, is_resting: false, volume }

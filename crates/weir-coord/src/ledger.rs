@@ -34,6 +34,9 @@ const AWAKE_NS: u64 = 100_000;
 /// A waiting rank looks this often whether there is still a leader.
 const LOOK_NS: u64 = 100_000_000;
 
+/// In the place of a process in a slot that is being cleared.
+const NOBODY: u32 = u32::MAX;
+
 #[repr(C)]
 pub struct Ledger {
     /// When the leader last looked, on the clock that never goes back; 0 before the first.
@@ -385,17 +388,25 @@ impl Ledger {
 
     /// A slot for the process.
     pub fn take_slot(&self, pid: u32, pid_namespace: u32) -> &Slot {
-        let taken = self.take_used_slot(pid).unwrap_or_else(|| self.take_new_slot());
+        let taken = self.take_used_slot(pid).unwrap_or_else(|| self.take_new_slot(pid));
         let slot = &self.slot[taken];
         slot.pid_namespace.store(pid_namespace, Release);
-        // Whether the processes that share the last one are alive cannot be told.
-        slot.pid.store(if taken == SLOTS - 1 { 0 } else { pid }, Release);
         slot
     }
 
-    fn take_new_slot(&self) -> usize {
+    /// A slot that nobody has had, or the last one, which all have for whom there is no other: its number of the process stays 0, for
+    /// whether those that share it are alive cannot be told.
+    fn take_new_slot(&self, pid: u32) -> usize {
         let add = |taken: u32| (taken < SLOTS as u32).then_some(taken + 1);
-        self.slots.fetch_update(AcqRel, Relaxed, add).map_or(SLOTS - 1, |taken| taken as usize)
+        loop {
+            let taken =
+                self.slots.fetch_update(AcqRel, Relaxed, add).map_or(SLOTS - 1, |taken| taken as usize);
+            // Between the two another process may have found it unused.
+            let is_own = || self.slot[taken].pid.compare_exchange(0, pid, AcqRel, Relaxed).is_ok();
+            if taken == SLOTS - 1 || is_own() {
+                return taken;
+            }
+        }
     }
 
     /// The slot of a rank that has left or died, if there is one: jobs may start any number of programs one after the other.
@@ -455,6 +466,14 @@ impl Ledger {
         sum
     }
 
+    /// A leader begins: what ranks have waited so far counts on, unless nothing is under way.
+    pub fn begin_to_lead(&self) {
+        let sum = self.sum();
+        if sum.in_flight == 0 && sum.waiting == 0 {
+            self.end_phase();
+        }
+    }
+
     /// A phase is over: what is waited for from now on belongs to the next.
     pub fn end_phase(&self) {
         self.limit_reached.store(0, Release);
@@ -465,12 +484,15 @@ impl Ledger {
     pub fn call_roll(&self, fate: impl Fn(&Slot) -> Fate) {
         for slot in self.used_slots() {
             let pid = slot.pid.load(Acquire);
-            if pid == 0 {
+            if pid == 0 || pid == NOBODY {
                 continue;
             }
             match fate(slot) {
-                // Unless it has just left by itself.
-                Fate::Dead if slot.pid.compare_exchange(pid, 0, AcqRel, Relaxed).is_ok() => slot.clear(),
+                // Unless it has just left by itself. Nobody takes the slot before it is clear.
+                Fate::Dead if slot.pid.compare_exchange(pid, NOBODY, AcqRel, Relaxed).is_ok() => {
+                    slot.clear();
+                    slot.pid.store(0, Release);
+                }
                 Fate::Stopped => slot.stopped.store(1, Relaxed),
                 Fate::Alive => slot.stopped.store(0, Relaxed),
                 Fate::Dead | Fate::Unknown => {}

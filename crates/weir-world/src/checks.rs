@@ -284,7 +284,8 @@ impl World {
         };
         let gate = session.gate();
         let fits = match (phase, job.state) {
-            (None, _) => matches!(gate, Gate::Closed | Gate::Free { .. } | Gate::Ahead),
+            (None, _) if gate == Gate::Ahead => job.is_ahead,
+            (None, _) => matches!(gate, Gate::Closed | Gate::Free { .. }),
             (Some(_), _) if gate == (Gate::Open { reason: OpenReason::Limit }) => true,
             (Some(_), JobState::Granted { .. } | JobState::Backfilled | JobState::Idle) => {
                 matches!(gate, Gate::Granted { .. })

@@ -93,7 +93,7 @@ impl World {
         };
         let ledger = &self.nodes[node].ledger;
         ledger.beat(clock_ns);
-        ledger.end_phase();
+        ledger.begin_to_lead();
         let session = Session::new(clock_ns, identity, wanted, limits, &ledger.sum());
         self.say(|| format!("rank {rank} leads node {node} of job {job}"));
         self.nodes[node].leader = Some(Box::new(Leader {

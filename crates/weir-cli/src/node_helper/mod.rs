@@ -334,7 +334,19 @@ impl Helper {
                 let due = if page.is_over() { now } else { now + SOON };
                 page.hurry(due);
             }
+            self.let_go();
         }
+    }
+
+    /// Forgets the records of processes that are gone, once they are in a profile, and pages without records.
+    fn let_go(&mut self) {
+        let pages = &mut self.pages;
+        let is_wanted = |kept: &Arc<Kept>| {
+            let page = pages.get(&kept.sheet);
+            page.is_some_and(|page| page.records.iter().any(|record| Arc::ptr_eq(record, kept)))
+        };
+        self.kept.retain(|kept| !kept.is_gone() || is_wanted(kept));
+        pages.retain(|_, page| !page.records.is_empty() || page.is_asked_for());
     }
 
     fn take_reports(&mut self) {
@@ -347,7 +359,7 @@ impl Helper {
                 page.is_on_disk = true;
                 page.records.retain(|kept| !is_merged(kept));
             }
-            self.kept.retain(|kept| !(kept.is_gone() && is_merged(kept)));
+            self.let_go();
         }
     }
 

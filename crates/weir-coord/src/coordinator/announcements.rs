@@ -20,6 +20,7 @@ impl Coordinator {
                     self.gathered.iter_mut().find(|(of, entry)| *of == peer && entry.phase == phase);
                 if let Some((_, entry)) = gathered {
                     entry.bytes = volume.said_bytes;
+                    entry.reported = Some(NodePhase { volume, ..entry.on_its_node() });
                 }
             }
         }

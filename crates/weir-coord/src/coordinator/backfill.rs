@@ -326,7 +326,8 @@ impl Coordinator {
         let busy_ns = self.busy_ns(id);
         let is_waiting = self.progress(id).is_waiting();
         let Some(job) = self.job(id) else { return };
-        let in_flight = job.peers.iter().filter_map(|&peer| Some(self.node(peer)?.phase?.in_flight)).sum();
+        let in_flight = job.peers.iter().filter_map(|&peer| Some(self.node(peer)?.phase?.in_flight));
+        let in_flight = in_flight.fold(0, u32::saturating_add);
         let since_ns = now_ns.saturating_sub(job.activity.reported_ns);
         let is_granted = matches!(job.standing, Standing::Granted { .. });
         self.backfill.looks_soon |= if is_granted { in_flight == 0 } else { is_waiting };

@@ -54,7 +54,7 @@ impl Coordinator {
     /// phase has written so far.
     fn under_way_bytes(&self, job: &Job, progress: Progress) -> u64 {
         let mut phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
-        match progress.spent_bytes - progress.done_bytes {
+        match progress.spent_bytes.saturating_sub(progress.done_bytes) {
             0 if phases.any(|phase| phase.in_flight > 0) => progress.spent_bytes,
             bytes => bytes,
         }

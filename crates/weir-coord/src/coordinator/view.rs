@@ -10,6 +10,8 @@ pub struct JobView<'a> {
     pub state: JobState,
     /// Of its phases so far and of the one under way.
     pub done_bytes: u64,
+    /// Was told that its next phase is granted already.
+    pub is_ahead: bool,
     /// What the phase under way is said, or known, to move.
     pub announced_bytes: Option<u64>,
     known: Option<engine::Job<'a>>,
@@ -62,6 +64,7 @@ impl Coordinator {
             state,
             done_bytes: job.moved_bytes.saturating_add(self.progress(id).done_bytes),
             announced_bytes: job.announced_bytes.filter(|_| job.is_in_phase()),
+            is_ahead: self.ahead.contains(&id),
             known: self.engine.job(id),
         }
     }

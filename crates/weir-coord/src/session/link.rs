@@ -201,7 +201,10 @@ impl Session {
             *beat_ns = (u64::from(beat_ms) * 1_000_000).clamp(MIN_BEAT_NS, MAX_BEAT_NS);
             *report_ns = (u64::from(report_ms) * 1_000_000).min(MAX_REPORT_NS);
         }
-        self.epoch = epoch;
+        // Coordinators that jobs elect among them have none.
+        if self.seeker.is_for_service() {
+            self.epoch = epoch;
+        }
         self.rest = Gate::Closed;
         match &mut self.phase {
             // The coordinator's word on it follows; until then what was said last holds.

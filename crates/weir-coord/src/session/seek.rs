@@ -49,6 +49,10 @@ impl Seeker {
         Seeker { wanted, retry_ns: 0, backoff_ns: FIRST_BACKOFF_NS, office_checked_ns: None, trying: None }
     }
 
+    pub(super) fn is_for_service(&self) -> bool {
+        self.wanted == Wanted::Service
+    }
+
     pub(super) fn is_in_office(&self) -> bool {
         self.office_checked_ns.is_some()
     }
