@@ -134,6 +134,9 @@ impl Lane {
                 let is_last = self.failures.fetch_add(1, Relaxed) + 1 >= MAX_ATTEMPTS;
                 if node::may_answer_later(&reason) && !is_last {
                     self.retry_ns.store(now_ns() + RETRY_NS, Relaxed);
+                    // Until it is coordinated after all.
+                    note(|counts| &counts.opens, 1);
+                    keep_reason(&reason);
                     return None;
                 }
                 self.retry_ns.store(NEVER, Relaxed);

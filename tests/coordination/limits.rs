@@ -133,7 +133,9 @@ fn successor(place: &Place) -> Verdict {
 /// helper process that keeps it the job runs by itself, and says so.
 fn without_helper(place: &Place) -> Verdict {
     let directory = Directory::new()?;
-    let job = Turns::new(place, "job", &directory.elect(), Shape { phases: 2, ..USUAL })?;
+    // Longer than a rank takes to ask a second time.
+    let shape = Shape { phases: 8, compute_ms: 200, ..USUAL };
+    let job = Turns::new(place, "job", &directory.elect(), shape)?;
     let job = job.variable("WEIR_HELPER", "/nonexistent/weir");
     let ran = job.start()?.end()?;
     job.wrote_everything(&ran, RANKS)?;
