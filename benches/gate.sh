@@ -1,7 +1,8 @@
 #!/bin/bash
 # What the first write of a phase waits for: with a coordinator that grants at once and without coordination, alternating; the
 # difference of the medians. "alone": nobody else is there, so the phase was granted before it began. "asks": another job had
-# a phase in between, so the question passes from the rank to the leader, to the coordinator, and back. With the coordinator
+# a phase in between; where that is not over, or the job was not told in time, the question passes from the rank to the leader, to the
+# coordinator, and back. With the coordinator
 # elected (in the same process) and as a service (in another, as for those who were not elected).
 # Beside what asks, from the same minutes, what the machine takes to ask through as many sleeping processes (wake.c), one
 # and two, and nothing else: an idle virtual processor may take 50 µs to wake up.
