@@ -1,4 +1,4 @@
-//! Collective reads of two jobs from two storage targets, each with a small bandwidth (`tests/testbed`): their aggregators
+//! Collective reads of two jobs from a storage target with a small bandwidth (`tests/testbed`): their aggregators
 //! take turns, and whatever dies meanwhile, the others read on. The program compares every byte.
 
 use crate::live::{Directory, Live, SOON, Service, signal, status, until};
@@ -16,7 +16,6 @@ use weir_coord::address::Address;
 const PROGRAM: Program = c("reader", "benches/sharing/reader.c", &[]);
 const RANKS: usize = 2;
 const CALLS: usize = 16;
-const TARGETS: usize = 2;
 const MB_PER_S: usize = 20;
 const FILE_BYTES: usize = 4 << 20;
 
@@ -41,8 +40,7 @@ impl Storage {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("weir-readers-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let mut storage = Storage { name, mounts: Vec::new() };
-        let (targets, rate) = (TARGETS.to_string(), MB_PER_S.to_string());
-        let up = storage.script(&["up", "quick", "-t", &targets, "-r", &rate, "-s", "64"])?;
+        let up = storage.script(&["up", "quick", "-t", "1", "-r", &MB_PER_S.to_string(), "-s", "64"])?;
         let said = String::from_utf8_lossy(&up.stderr).into_owned();
         match up.status.code() {
             Some(0) => {}
@@ -73,7 +71,7 @@ impl Drop for Storage {
     }
 }
 
-/// Two jobs that read from so many targets, in turns, under a service.
+/// Two jobs that read from one target, in turns, under a service.
 struct Scene {
     live: Vec<Live>,
     service: Service,
@@ -84,7 +82,7 @@ struct Scene {
 
 const NAMES: [&str; 2] = ["one", "other"];
 
-fn scene(place: &Place, order: &str, targets: usize) -> Verdict<Scene> {
+fn scene(place: &Place, order: &str) -> Verdict<Scene> {
     let (storage, directory) = (Storage::up()?, Directory::new()?);
     let path = directory.path().join("sock");
     let text = format!("unix:{}", path.display());
@@ -93,7 +91,7 @@ fn scene(place: &Place, order: &str, targets: usize) -> Verdict<Scene> {
     let mut live = Vec::new();
     for name in NAMES {
         let words = [executable.clone().into_os_string(), "0".into(), CALLS.to_string().into(), "0".into()];
-        let files = storage.files(name)?.into_iter().take(targets).map(PathBuf::into_os_string);
+        let files = storage.files(name)?.into_iter().map(PathBuf::into_os_string);
         let job = Job::mpi(&place.name, &place.mpi, RANKS, words.into_iter().chain(files));
         let job = job
             .preload([library()])
@@ -125,7 +123,7 @@ impl Scene {
 /// other: then once more.
 fn waiting_scene(place: &Place) -> Verdict<(Scene, String, String)> {
     let attempt = || -> Verdict<(Scene, String, String)> {
-        let scene = scene(place, "hio", 1)?;
+        let scene = scene(place, "hio")?;
         let (reads, waits) = scene.one_waits()?;
         Ok((scene, reads, waits))
     };
@@ -148,8 +146,7 @@ fn ended_well(ran: &Ran) -> Verdict<Value> {
 
 /// A target has the readers of one job at a time, as seen again and again; the profiles tell of turns.
 fn take_turns(place: &Place) -> Verdict {
-    // At one, for at two they hardly ever meet.
-    let mut scene = scene(place, "hio", 1)?;
+    let mut scene = scene(place, "hio")?;
     let mut seen = 0;
     while !scene.live.iter_mut().all(Live::has_ended) {
         std::thread::sleep(Duration::from_millis(5));
@@ -173,7 +170,7 @@ fn take_turns(place: &Place) -> Verdict {
 
 /// With the order `nio` nobody asks.
 fn unordered(place: &Place) -> Verdict {
-    let mut scene = scene(place, "nio", 1)?;
+    let mut scene = scene(place, "nio")?;
     for live in scene.live.drain(..) {
         let profile = ended_well(&live.end()?)?;
         ensure(gate(&profile, "turns") == 0, || format!("the profile says {}", profile["coordination"]))?;
