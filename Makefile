@@ -89,6 +89,10 @@ bench-sharing: setup-test build ## Measure what coordination is worth on limited
 	benches/sharing/reads.py || [ $$? = 77 ]
 	benches/sharing/harm.py || [ $$? = 77 ]
 
+.PHONY: bench-programs
+bench-programs: build ## Run real programs (lammps, gromacs, openfoam) and compare their phases with what was asked for
+	benches/programs/record.py --times 5 || [ $$? = 77 ]
+
 .PHONY: built
 built:
 	@test -e $(WEIR) -a -e $(LIBWEIR) || { echo "make: run \`make build\` without sudo first" >&2; exit 1; }

@@ -42,11 +42,11 @@ fn view() -> Option<View> {
         marked.sort_by_key(|span| span.start_ns);
         return Some(View { phases: marked, run_ns });
     }
-    let gap_ns = match config::get(|c| c.phase_gap_ns) {
-        0 => phases::learn_gap_ns(&bursts, floor_ns),
-        set => set,
+    let phases = match config::get(|c| c.phase_gap_ns) {
+        0 => phases::find(&bursts, floor_ns).list,
+        given_ns => phases::join(&bursts, given_ns),
     };
-    Some(View { phases: phases::join(&bursts, gap_ns), run_ns })
+    Some(View { phases, run_ns })
 }
 
 /// `w_iter` so far; `None` before the second phase.

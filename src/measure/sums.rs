@@ -21,7 +21,7 @@ pub(super) fn make_room(bursts: &Bursts) {
     let _caller = caller::enter_weir();
     let mut gone = [false; BURSTS];
     if bursts.list.iter().all(|burst| burst.marked.load(Relaxed) == 0) {
-        join(&bursts.list, gap_ticks(bursts), &mut gone);
+        join_phases(bursts, &mut gone);
     }
     if gone.iter().filter(|gone| !**gone).count() > ENOUGH {
         fold(&bursts.list[..BURSTS / 2], &mut gone);
@@ -31,21 +31,22 @@ pub(super) fn make_room(bursts: &Bursts) {
     record::with_header(|header| _ = header.dropped.bursts.fetch_add((BURSTS - count) as u64, Relaxed));
 }
 
-/// The longest pause within a phase: the one the bursts were made with if that was given, else it is learnt from them.
-fn gap_ticks(bursts: &Bursts) -> u64 {
+/// Bursts of one phase become one. Where the gap was not given, tiny bursts, which are no phases, give what they moved to the burst before them.
+fn join_phases(bursts: &Bursts, gone: &mut [bool]) {
+    let list = &bursts.list;
     let floor = bursts.gap_ticks.load(Relaxed);
-    if config::get(|c| c.phase_gap_ns) > 0 {
-        return floor;
+    let (mut gap, mut tiny) = (floor, vec![false; list.len()]);
+    if config::get(|c| c.phase_gap_ns) == 0 {
+        // The rule knows no unit of time.
+        let spans: Vec<Span> = list.iter().map(|burst| burst.span(|ticks| ticks, |ticks| ticks)).collect();
+        (gap, tiny) = (phases::find(&spans, floor).gap_ns, phases::are_tiny(&spans, floor));
     }
-    // The rule knows no unit of time.
-    let spans: Vec<Span> = bursts.list.iter().map(|burst| burst.span(|ticks| ticks, |ticks| ticks)).collect();
-    phases::learn_gap_ns(&spans, floor)
-}
-
-fn join(list: &[Burst], gap: u64, gone: &mut [bool]) {
     let mut last = 0;
     for next in 1..list.len() {
-        if pause(&list[last], &list[next]) <= gap {
+        if tiny[next] {
+            list[last].take_amounts(&list[next]);
+            gone[next] = true;
+        } else if pause(&list[last], &list[next]) <= gap {
             absorb(&list[last], &list[next], list[next].more.load(Relaxed), 0);
             gone[next] = true;
         } else {
@@ -106,6 +107,7 @@ mod tests {
     const PERIOD: u64 = 6000;
     const LENGTH: u64 = 500;
     const COUNT: u64 = 100_000;
+    const MEBIBYTE: u64 = 1 << 20;
 
     fn empty() -> Box<Lane> {
         // SAFETY: words, for which zero is a value.
@@ -146,9 +148,24 @@ mod tests {
         let lane = empty();
         for phase in 0..COUNT {
             let start = 7 + phase * PERIOD;
-            add(&lane, start, start + LENGTH, phase, 100, Mark::NONE);
+            add(&lane, start, start + LENGTH, MEBIBYTE + phase, 100, Mark::NONE);
         }
-        check(&spans(&lane, |_| true), COUNT * (COUNT - 1) / 2);
+        check(&spans(&lane, |_| true), COUNT * MEBIBYTE + COUNT * (COUNT - 1) / 2);
+    }
+
+    /// A line in a log file after each phase is no phase, and its bytes are kept.
+    #[test]
+    fn a_week_of_log_lines_adds_no_phases() {
+        let lane = empty();
+        for phase in 0..COUNT {
+            let start = 7 + phase * PERIOD;
+            add(&lane, start, start + LENGTH, MEBIBYTE, 100, Mark::NONE);
+            add(&lane, start + 3000, start + 3001, 200, 0, Mark::NONE);
+        }
+        let found = phases::find(&spans(&lane, |_| true), 10);
+        assert_eq!(phases::count(&found.list), COUNT);
+        let in_phases = found.list.iter().map(|span| span.bytes_written).sum::<u64>();
+        assert_eq!(in_phases + found.outside.bytes_written, COUNT * (MEBIBYTE + 200));
     }
 
     /// Each phase is of several bursts: these are joined, and the pauses between them belong to it.
@@ -161,7 +178,7 @@ mod tests {
             add(&lane, start + 230, start + LENGTH, 4, 0, Mark::NONE);
         }
         let found = spans(&lane, |_| true);
-        check(&phases::join(&found, phases::learn_gap_ns(&found, 10)), 7 * COUNT);
+        check(&phases::find(&found, 10).list, 7 * COUNT);
     }
 
     /// Two names in turn, and I/O outside of them.

@@ -8,7 +8,7 @@ use crate::fate::{job_ended, signal_name};
 use crate::files::Files;
 use crate::layout::Abi;
 use crate::marked::{Marked, share_out};
-use crate::phases::{self, Span};
+use crate::phases::{self, Found, Span};
 use crate::profile::*;
 use crate::record::{Head, Record};
 use crate::spread::{Histograms, Timeline};
@@ -225,17 +225,20 @@ impl Merger {
     fn keep_bursts_few(&mut self) {
         let before = self.bursts.len();
         if before > KEPT_BURSTS {
-            self.bursts = phases::join(&self.bursts, self.gap_ns());
+            self.bursts = match self.frame.phase_gap_ns {
+                0 => phases::gather(&self.bursts, self.burst_gap_ns),
+                given_ns => phases::join(&self.bursts, given_ns),
+            };
             phases::thin(&mut self.bursts, KEPT_BURSTS);
         }
         self.dropped.bursts = self.dropped.bursts.saturating_add((before - self.bursts.len()) as u64);
     }
 
-    /// The longest pause within a phase, of those that are found.
-    fn gap_ns(&self) -> u64 {
+    /// The phases that nobody marked. A gap that the user gave is taken as it is.
+    fn found(&self) -> Found {
         match self.frame.phase_gap_ns {
-            0 => phases::learn_gap_ns(&self.bursts, self.burst_gap_ns),
-            given_ns => given_ns,
+            0 => phases::find(&self.bursts, self.burst_gap_ns),
+            gap_ns => Found { list: phases::join(&self.bursts, gap_ns), gap_ns, ..Found::default() },
         }
     }
 
@@ -288,8 +291,8 @@ impl Merger {
     fn phases(&mut self) -> Phases {
         let run_ns = self.frame.end_ns - self.frame.start_ns;
         let (list, names, gap_ns, outside) = if self.marked.is_empty() {
-            let gap_ns = self.gap_ns();
-            (phases::join(&self.bursts, gap_ns), Vec::new(), Some(gap_ns), Outside::default())
+            let Found { list, gap_ns, outside } = self.found();
+            (list, Vec::new(), Some(gap_ns), Outside::from(&outside))
         } else {
             let (mut list, names) = self.marked.phases();
             let outside = share_out(&self.bursts, &mut list);
@@ -312,10 +315,21 @@ impl Merger {
             wait_s: seconds(span.wait_ns),
             calls: span.calls,
         };
+        let rhythm = phases::rhythm(&list);
+        let class = |class: &phases::Class| PhaseClass {
+            count: class.count,
+            period_s: class.period_ns.map(seconds),
+            bytes_read: class.bytes_read,
+            bytes_written: class.bytes_written,
+            length_s: seconds(class.length_ns),
+        };
         Phases {
             count: phases::count(&list),
             characteristic_time_s: phases::characteristic_time_ns(&list).map(seconds),
             io_ratio: phases::io_ratio(&list, run_ns),
+            confidence: rhythm.confidence,
+            irregular: rhythm.is_irregular,
+            classes: rhythm.classes.iter().map(class).collect(),
             gap_s: gap_ns.map(seconds),
             gap_source: gap_source.into(),
             list: listed.into_iter().map(phase).collect(),

@@ -1,6 +1,15 @@
-//! I/O phases of a job: found in its bursts, with the gap learnt from the job's own gaps.
+//! I/O phases of a job: found in its bursts.
 //!
-//! Pure functions on spans of time, used for the profile and for the live characteristic time alike.
+//! Pure functions on spans of time. This is the only definition of a phase: the profile, the running process, its full list
+//! of bursts and the gate's detector all use it. [`find()`] finds the phases, [`rhythm()`] says how regular they are.
+
+mod find;
+mod gap;
+mod rhythm;
+
+pub use find::{Found, are_tiny, find, gather};
+pub use gap::learn_gap_ns;
+pub use rhythm::{Class, Rhythm, characteristic_time_ns, rhythm};
 
 /// A stretch of I/O: a burst of one process, of the job, or a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +45,16 @@ impl Span {
     /// Its length without pauses and without the time it was held back.
     pub fn own_ns(&self) -> u64 {
         self.busy_ns().saturating_sub(self.wait_ns)
+    }
+
+    /// What it moved in either direction.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_read.saturating_add(self.bytes_written)
+    }
+
+    /// What each of those it stands for moved on average.
+    fn mean_bytes(&self) -> u64 {
+        self.bytes() / self.count()
     }
 
     /// When the last of those it stands for began, if all are as long.
@@ -183,110 +202,6 @@ pub fn thin(phases: &mut Vec<Span>, limit: usize) -> u64 {
     (before - phases.len()) as u64
 }
 
-fn gaps_of(bursts: &[Span]) -> Vec<u64> {
-    bursts.windows(2).map(|pair| pair[1].start_ns.saturating_sub(pair[0].end_ns)).collect()
-}
-
-/// A gap is worth the name if it is at least a tenth of what lies beside it: programs that spend up
-/// to nine tenths of their time in I/O still have phases.
-const COMPARABLE: u64 = 10;
-/// Gaps within phases and gaps between phases differ at least by this factor …
-const JUMP: f64 = 3.0;
-/// … and by this one if phases that are mostly pauses would be joined by a few long ones.
-const RARE_JUMP: f64 = 10.0;
-
-/// The longest pause that is still within a phase, learnt from the pauses between the job's bursts.
-///
-/// Where there are sums, the pauses after them tell. Pauses of at most `floor_ns` (what the bursts themselves were made with) are within. The others are
-/// sorted, and a cut is looked for that separates short ones, within a phase, from long ones, between
-/// phases. A cut is taken only
-///
-/// - where neighbours in the sorted list jump by a factor of three,
-/// - if the long pauses are comparable to the phases they separate (a tenth of them or more), and
-/// - if the phases it makes are I/O for half of their time or more; otherwise only if there is more than
-///   one long pause, and as many as short ones or a tenfold jump. One late checkpoint must not turn all
-///   the others into a single phase.
-///
-/// Of several such cuts the one that splits the logarithms of the pauses best (Otsu's criterion: the
-/// largest variance between the two classes) is taken. When there is none, all pauses are alike: each
-/// of them separates phases if they are comparable to the bursts, and none does otherwise.
-pub fn learn_gap_ns(bursts: &[Span], floor_ns: u64) -> u64 {
-    let bursts = join(bursts, floor_ns);
-    let single = bursts.iter().rposition(|burst| burst.more > 0).map_or(0, |sum| sum + 1);
-    let bursts = &bursts[single..];
-    let mut gaps_ns = gaps_of(bursts);
-    gaps_ns.sort_unstable();
-    let (Some(shortest_ns), Some(longest_ns)) = (gaps_ns.first(), gaps_ns.last()) else { return floor_ns };
-    let io_ns: u64 = bursts.iter().map(Span::length_ns).sum();
-    match best_cut(&gaps_ns, io_ns) {
-        Some(cut) => ((gaps_ns[cut - 1] as f64) * (gaps_ns[cut] as f64)).sqrt() as u64,
-        None if separates(&gaps_ns, 0, io_ns) => floor_ns.max(shortest_ns / 2),
-        None => *longest_ns,
-    }
-}
-
-/// Whether the pauses from `cut` on are comparable to the phases between them. Half of them are
-/// longer than the median, so one short pause does not spoil the answer.
-fn separates(gaps_ns: &[u64], cut: usize, io_ns: u64) -> bool {
-    let within_ns: u64 = gaps_ns[..cut].iter().sum();
-    let between_ns = &gaps_ns[cut..];
-    let phase_ns = (io_ns + within_ns) / (between_ns.len() as u64 + 1);
-    between_ns[between_ns.len() / 2].saturating_mul(COMPARABLE) >= phase_ns
-}
-
-fn best_cut(gaps_ns: &[u64], io_ns: u64) -> Option<usize> {
-    let all_logs: f64 = gaps_ns.iter().copied().map(ln).sum();
-    let (mut within_logs, mut within_ns) = (0.0, 0);
-    let mut best: Option<(f64, usize)> = None;
-    for cut in 1..gaps_ns.len() {
-        within_logs += ln(gaps_ns[cut - 1]);
-        within_ns += gaps_ns[cut - 1];
-        let (within, between) = (cut as f64, (gaps_ns.len() - cut) as f64);
-        let jump = gaps_ns[cut] as f64 / gaps_ns[cut - 1].max(1) as f64;
-        let dense = io_ns >= within_ns;
-        let rhythm = between >= 2.0 && (between >= within || jump >= RARE_JUMP);
-        if jump < JUMP || !(dense || rhythm) || !separates(gaps_ns, cut, io_ns) {
-            continue;
-        }
-        let distance = (all_logs - within_logs) / between - within_logs / within;
-        let variance = within * between * distance * distance;
-        if best.is_none_or(|(most, _)| variance > most) {
-            best = Some((variance, cut));
-        }
-    }
-    best.map(|(_, cut)| cut)
-}
-
-/// The natural logarithm, by the series of the area tangent. Weir loads no mathematical library: that would be one
-/// more for every program to load.
-fn ln(gap_ns: u64) -> f64 {
-    const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
-    let bits = (gap_ns.max(1) as f64).to_bits();
-    let one = 1f64.to_bits();
-    let exponent = (bits >> MANTISSA_BITS) - (one >> MANTISSA_BITS);
-    let mantissa = f64::from_bits(bits & ((1 << MANTISSA_BITS) - 1) | one);
-    // At most a third, so that the terms fall below what a float can hold.
-    let z = (mantissa - 1.0) / (mantissa + 1.0);
-    let (mut power, mut sum) = (z, 0.0);
-    for odd in (1..32).step_by(2) {
-        sum += power / f64::from(odd);
-        power *= z * z;
-    }
-    exponent as f64 * std::f64::consts::LN_2 + 2.0 * sum
-}
-
-/// Characteristic time `w_iter`: the mean time between the starts of consecutive phases, without the
-/// time the job was held back. Unknown before the second phase.
-pub fn characteristic_time_ns(phases: &[Span]) -> Option<u64> {
-    let (first, last) = (phases.first()?, phases.last()?);
-    let earlier = count(phases).saturating_sub(1);
-    let waits_ns = phases[..phases.len() - 1].iter().map(|phase| phase.wait_ns);
-    let last_wait_ns = u128::from(last.wait_ns) * u128::from(last.more) / u128::from(last.count());
-    let waited_ns = waits_ns.fold(last_wait_ns as u64, u64::saturating_add);
-    let span_ns = last.last_start_ns().saturating_sub(first.start_ns).saturating_sub(waited_ns);
-    span_ns.checked_div(earlier)
-}
-
 /// How many phases there are, those included of which only sums are kept.
 pub fn count(phases: &[Span]) -> u64 {
     phases.iter().fold(0, |sum, phase| sum.saturating_add(phase.count()))
@@ -300,15 +215,4 @@ pub fn io_ratio(phases: &[Span], run_ns: u64) -> f64 {
     let io_ns: u64 = apart.iter().map(Span::own_ns).sum();
     let own_run_ns = run_ns.saturating_sub(waited_ns);
     if own_run_ns == 0 { 0.0 } else { (io_ns as f64 / own_run_ns as f64).min(1.0) }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn logarithms_are_as_exact_as_a_float() {
-        for value in [1, 2, 3, 7, 10, 1023, 1025, 999_999_999, u64::MAX / 3] {
-            let (ours, exact) = (super::ln(value), (value as f64).ln());
-            assert!((ours - exact).abs() <= 1e-14 * exact.max(1.0), "{value}: {ours} and not {exact}");
-        }
-    }
 }

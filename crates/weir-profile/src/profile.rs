@@ -66,6 +66,15 @@ pub struct Phases {
     /// `None` with fewer than two phases.
     pub characteristic_time_s: Option<f64>,
     pub io_ratio: f64,
+    /// How sure the period is, from 0 to 1; `None` with fewer than two phases.
+    #[serde(default)]
+    pub confidence: Option<f64>,
+    /// There are phases enough to see a period, and there is none.
+    #[serde(default)]
+    pub irregular: bool,
+    /// Phases that are alike, the class with most phases first.
+    #[serde(default)]
+    pub classes: Vec<PhaseClass>,
     /// The longest pause that is still within a phase; `None` for marked phases.
     pub gap_s: Option<f64>,
     /// `learnt`, `WEIR_PHASE_GAP` or `marked`.
@@ -74,8 +83,20 @@ pub struct Phases {
     /// Phases of which only sums are kept.
     #[serde(default)]
     pub unlisted: Unlisted,
-    /// I/O outside marked phases.
+    /// I/O outside phases: not marked where others are, or too little to be one.
     pub outside: Outside,
+}
+
+/// Phases that move about as much in the same direction; bytes and lengths are means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseClass {
+    pub count: u64,
+    /// `None` with fewer than two phases.
+    pub period_s: Option<f64>,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Without time held back.
+    pub length_s: f64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -122,6 +143,12 @@ pub struct Outside {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub calls: u64,
+}
+
+impl From<&Span> for Outside {
+    fn from(span: &Span) -> Outside {
+        Outside { bytes_read: span.bytes_read, bytes_written: span.bytes_written, calls: span.calls }
+    }
 }
 
 /// What happened at the gate.

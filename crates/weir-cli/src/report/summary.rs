@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_coord::text::printable;
 use weir_profile::describe_end;
-use weir_profile::profile::{Coordination, Fate, Phases, Profile};
+use weir_profile::profile::{Coordination, Fate, PhaseClass, Phases, Profile};
 
 /// How the text is dressed: plain, or with bold labels on a terminal.
 #[derive(Clone, Copy)]
@@ -120,6 +120,9 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
         percent(phases.io_ratio, 1.0)
     );
     dress.line(out, "Phases", &text);
+    if let Some(rhythm) = rhythm(phases) {
+        dress.line(out, "Rhythm", &rhythm);
+    }
     let series = &profile.series;
     let moved: Vec<u64> =
         series.bytes_read.iter().zip(&series.bytes_written).map(|(r, w)| r.saturating_add(*w)).collect();
@@ -127,6 +130,34 @@ fn phases(out: &mut String, profile: &Profile, dress: Dress) {
         let peak = bytes(*highest as f64 / series.bin_s);
         dress.line(out, "Over time", &format!("▕{}▏ peak {peak}/s", sparkline(&moved, 64)));
     }
+}
+
+/// Classes that the text names.
+const SHOWN_CLASSES: usize = 3;
+
+/// Whether the phases come at regular times, and the kinds of phases if there are several.
+fn rhythm(phases: &Phases) -> Option<String> {
+    let confidence = phases.confidence.filter(|_| phases.count > 2)?;
+    let regular = if phases.irregular {
+        "irregular: no period is seen".to_string()
+    } else {
+        format!("regular, {} sure", percent(confidence, 1.0))
+    };
+    if phases.classes.len() < 2 {
+        return Some(regular);
+    }
+    let class = |class: &PhaseClass| {
+        let size = match (class.bytes_written, class.bytes_read) {
+            (written, 0) => format!("{} written", bytes(written as f64)),
+            (0, read) => format!("{} read", bytes(read as f64)),
+            (written, read) => format!("{} written and {} read", bytes(written as f64), bytes(read as f64)),
+        };
+        let every = class.period_s.map_or(String::new(), |period_s| format!(" every {}", seconds(period_s)));
+        format!("{}× {size}{every}", class.count)
+    };
+    let shown: Vec<String> = phases.classes.iter().take(SHOWN_CLASSES).map(class).collect();
+    let more = if phases.classes.len() > shown.len() { "; …" } else { "" };
+    Some(format!("{regular}: {}{more}", shown.join("; ")))
 }
 
 /// What the program called its phases, and how often if all of them are listed.
