@@ -3,6 +3,7 @@
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use weir_coord::wire::{FileInfo, Identity, Message, Piece, Progress, Reader};
+use weir_engine::engine::{Past, SeenAlone};
 
 /// Inputs are at most this long: some hundred frames.
 const MAX_INPUT_BYTES: usize = 8 << 10;
@@ -20,7 +21,10 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         let numbers = Identity { pid: 4711, ranks: 8, nodes: 2, w_iter_ns: Some(10_000_000_000), ..names };
         let identity =
             Identity { host: "node7".into(), account: "physics".into(), storage: "disk".into(), ..numbers };
-        Message::Hello { identity, rejoins: job == "b", epoch: 0 }
+        let alone = SeenAlone { ns: 3_000_000_000, bytes: 1 << 32 };
+        let past = Past { life_ns: 90_000_000_000, stalled_ns: 7_000_000_000, alone };
+        let identity = Identity { past, ..identity };
+        Message::Hello { identity: Box::new(identity), rejoins: job == "b", epoch: 0 }
     };
     let progress = Progress { done_bytes: 1 << 20, spent_bytes: 2 << 20, wanted_bytes: 3 << 20 };
     let begin = Message::Begin { phase: 1, bytes: Some(1 << 30) };
@@ -73,6 +77,7 @@ pub(crate) fn good_frames() -> Vec<Vec<u8>> {
         Message::Hold { phase: 1, expected_ns: 1 },
         Message::Credit { phase: 1, share: 0.5, credit_bytes: 1 << 22, expected_ns: 1 << 30 },
         Message::Ahead { granted: true },
+        Message::Seen { alone: SeenAlone { ns: 1 << 30, bytes: 1 << 30 } },
         Message::Status { last: true, text: "{}".into() },
         Message::Refuse { reason: "wrong key".into() },
     ];

@@ -44,9 +44,12 @@ static LANES: [Lane; MAX_LANES] = [const { Lane::new() }; MAX_LANES];
 struct Known {
     /// Those that have a lane, by its number.
     storages: Vec<StorageName>,
-    /// By device, which lane its files have.
+    /// By device, which lane its files have: of the devices that were looked up last.
     devices: Vec<(u64, u8)>,
 }
+
+/// A program that uses more devices has them looked up again.
+const MAX_DEVICES: usize = 64;
 
 static KNOWN: Mutex<Known> = Mutex::new(Known { storages: Vec::new(), devices: Vec::new() });
 
@@ -242,7 +245,7 @@ fn look_up(descriptor: i32) -> Option<u8> {
         }
         Found::Memory => ALONE,
     };
-    known.devices.push((device, lane));
+    known.remember(device, lane);
     Some(lane)
 }
 
@@ -261,6 +264,13 @@ fn device_of(descriptor: i32) -> Option<u64> {
 }
 
 impl Known {
+    fn remember(&mut self, device: u64, lane: u8) {
+        if self.devices.len() == MAX_DEVICES {
+            self.devices.remove(0);
+        }
+        self.devices.push((device, lane));
+    }
+
     fn lane_of(&mut self, storage: StorageName) -> u8 {
         let is_it = |known: &StorageName| {
             known.name == storage.name && (!known.name.is_empty() || known.mount == storage.mount)
@@ -330,4 +340,17 @@ pub(super) fn phase_ends() {
 /// Whether it was the last one.
 fn take_one(count: &AtomicU32) -> bool {
     count.fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1)).ok() == Some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_devices_that_were_looked_up_last_are_known() {
+        let mut known = Known::default();
+        (0..3 * MAX_DEVICES as u64).for_each(|device| known.remember(device, 1));
+        assert_eq!(known.devices.len(), MAX_DEVICES);
+        assert_eq!(known.devices.first(), Some(&(2 * MAX_DEVICES as u64, 1)));
+    }
 }

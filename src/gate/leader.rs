@@ -181,6 +181,8 @@ fn introduction(storage: &StorageName) -> Result<(Way, Identity), String> {
         account: account(),
         storage: storage.name.clone(),
         mount: storage.mount.clone(),
+        // The session adds what it sees of this run.
+        ..Identity::default()
     };
     Ok((way, identity))
 }

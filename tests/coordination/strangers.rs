@@ -63,7 +63,7 @@ fn frame(version: u8, kind: u8, fields: &[u8]) -> Vec<u8> {
 fn hello(name: &str) -> Vec<u8> {
     let identity =
         Identity { job: name.into(), ranks: 1, nodes: 1, storage: "disk".into(), ..Identity::default() };
-    encoded(&Message::Hello { identity, rejoins: false, epoch: 0 })
+    encoded(&Message::Hello { identity: Box::new(identity), rejoins: false, epoch: 0 })
 }
 
 fn encoded(message: &Message) -> Vec<u8> {

@@ -234,7 +234,7 @@ impl Load {
         frames.clear();
         let w_iter_ns = Some(10u64.pow(9 + job as u32 % 4));
         let identity = Identity { w_iter_ns, ..identity(&job.to_string()) };
-        Message::Hello { identity, rejoins: false, epoch: 0 }.encode(frames);
+        Message::Hello { identity: Box::new(identity), rejoins: false, epoch: 0 }.encode(frames);
         begin(1).encode(frames);
         load.stream.write_all(frames).expect("sends");
         load.hear(scratch);

@@ -248,10 +248,12 @@ impl Coordinator {
         }
     }
 
-    /// Goes on under another policy, which learns anew; who holds a grant is asked first.
+    /// Goes on under another policy, which hears how long each job was stalled and learns the rest anew; who holds a grant is asked
+    /// first.
     pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
         self.policy = policy;
         self.welcome_all();
+        self.keep_past(now_ns);
         self.engine = Engine::new(policy.build_with(self.site.planning));
         self.timer_ns = None;
         self.common_share = None;
@@ -298,7 +300,7 @@ impl Coordinator {
         node.has_part = true;
         if let Some(before) = node.phase.replace(phase.on_its_node()) {
             // Its end got lost; the job is in a phase all the same.
-            self.node_left_phase(id, before.progress);
+            self.node_left_phase(id, before.progress.done_bytes);
         }
         let Some(job) = self.job_mut(id) else { return };
         match job.standing {
@@ -340,38 +342,38 @@ impl Coordinator {
         let Some(job) = self.jobs.get_mut(node.job.0 as usize).and_then(Option::as_mut) else { return };
         let is_it = |lost: &LostNode| (&lost.host, lost.pid) == (&node.host, node.pid);
         let Some(place) = job.lost.iter().position(is_it) else { return };
-        let LostNode { phase: before, is_counted, .. } = job.lost.swap_remove(place);
-        let Progress { done_bytes, spent_bytes, .. } = before.progress;
+        let Some(LostNode { phase: before, is_counted, .. }) = job.lost.remove(place) else { return };
+        let done_bytes = before.progress.done_bytes;
         if before.number != phase {
             return;
         }
         if is_counted {
             job.moved_bytes = job.moved_bytes.saturating_sub(done_bytes);
         } else {
-            job.ended.done_bytes = job.ended.done_bytes.saturating_sub(done_bytes);
-            job.ended.spent_bytes = job.ended.spent_bytes.saturating_sub(spent_bytes);
-            job.ended.wanted_bytes = job.ended.wanted_bytes.saturating_sub(spent_bytes);
+            job.ended_bytes = job.ended_bytes.saturating_sub(done_bytes);
         }
     }
 
     fn moved(&mut self, now_ns: u64, peer: Peer, report: NodePhase) {
-        let NodePhase { number: phase, progress, in_flight, .. } = report;
+        let NodePhase { number: phase, in_flight, .. } = report;
         let Some(node) = self.nodes.get_mut(peer).and_then(Option::as_mut) else { return };
         let Some(own) = node.phase.as_mut().filter(|own| own.number == phase) else {
             // It may be among those that wait to be resumed.
             let gathered = self.gathered.iter_mut().find(|(of, entry)| *of == peer && entry.phase == phase);
             if let Some((_, entry)) = gathered {
-                let volume = entry.on_its_node().volume;
+                let NodePhase { volume, progress: before, .. } = entry.on_its_node();
+                let progress = report.progress.after(before);
                 entry.progress = progress;
-                entry.reported = Some(NodePhase { volume, ..report });
+                entry.reported = Some(NodePhase { volume, progress, ..report });
             }
             return;
         };
-        let done_bytes = progress.done_bytes.saturating_sub(own.progress.done_bytes);
+        let progress = report.progress.after(own.progress);
+        let done_bytes = progress.done_bytes - own.progress.done_bytes;
         let is_news = (own.progress, own.in_flight) != (progress, in_flight);
         let rests = report.is_resting && !own.is_resting;
         let goes_on = own.is_resting && !report.is_resting;
-        *own = NodePhase { volume: own.volume, ..report };
+        *own = NodePhase { volume: own.volume, progress, ..report };
         let id = node.job;
         self.totals.add(done_bytes);
         self.note_activity(now_ns, id, done_bytes);
@@ -404,25 +406,24 @@ impl Coordinator {
         let Some(own) = node.phase.filter(|own| own.number == phase) else { return };
         node.phase = None;
         let id = node.job;
-        self.totals.add(bytes.saturating_sub(own.progress.done_bytes));
+        let bytes = bytes.max(own.progress.done_bytes);
+        self.totals.add(bytes - own.progress.done_bytes);
         if let Some(job) = self.job_mut(id) {
             job.io_ns = job.io_ns.saturating_add(io_ns);
             job.waited_ns = job.waited_ns.saturating_add(waited_ns);
         }
-        self.node_ended(now_ns, id, Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes });
+        self.node_ended(now_ns, id, bytes);
     }
 
-    /// What a node has done stays with the phase of its job.
-    fn node_left_phase(&mut self, id: JobId, progress: Progress) {
+    /// What a node has done stays with the phase of its job. Nobody waits for what else it had begun.
+    fn node_left_phase(&mut self, id: JobId, done_bytes: u64) {
         if let Some(job) = self.job_mut(id) {
-            let done_bytes = progress.done_bytes.saturating_add(job.ended.done_bytes);
-            let spent_bytes = progress.spent_bytes.saturating_add(job.ended.spent_bytes);
-            job.ended = Progress { done_bytes, spent_bytes, wanted_bytes: spent_bytes };
+            job.ended_bytes = job.ended_bytes.saturating_add(done_bytes);
         }
     }
 
-    fn node_ended(&mut self, now_ns: u64, id: JobId, progress: Progress) {
-        self.node_left_phase(id, progress);
+    fn node_ended(&mut self, now_ns: u64, id: JobId, done_bytes: u64) {
+        self.node_left_phase(id, done_bytes);
         let of_job = self.progress(id);
         self.tokens.report(now_ns, id, of_job);
         let Some(job) = self.job(id) else { return };
@@ -447,7 +448,7 @@ impl Coordinator {
             job.stand(now_ns, Standing::Outside);
             job.phases += 1;
             job.moved_bytes = job.moved_bytes.saturating_add(of_job.done_bytes);
-            job.ended = Progress::default();
+            job.ended_bytes = 0;
             job.lost.iter_mut().for_each(|lost| lost.is_counted = true);
             job.told_bytes = 0;
             for &peer in &job.peers {
@@ -462,6 +463,7 @@ impl Coordinator {
             }
         }
         self.step(now_ns, Event::PhaseEnded { job: id });
+        self.tell_seen(id);
         self.let_ahead();
     }
 
@@ -513,7 +515,7 @@ impl Coordinator {
     pub(crate) fn progress(&self, id: JobId) -> Progress {
         let Some(job) = self.job(id) else { return Progress::default() };
         let phases = job.peers.iter().filter_map(|&peer| self.node(peer)?.phase);
-        phases.fold(job.ended, |sum, NodePhase { progress, .. }| Progress {
+        phases.fold(Progress::all_done(job.ended_bytes), |sum, NodePhase { progress, .. }| Progress {
             done_bytes: sum.done_bytes.saturating_add(progress.done_bytes),
             spent_bytes: sum.spent_bytes.saturating_add(progress.spent_bytes),
             wanted_bytes: sum.wanted_bytes.saturating_add(progress.wanted_bytes),
@@ -613,7 +615,7 @@ impl Coordinator {
         }
         let Some(job) = self.job(id) else { return 0 };
         if let [_] = job.peers[..] {
-            return credit_bytes.saturating_sub(job.ended.spent_bytes);
+            return credit_bytes.saturating_sub(job.ended_bytes);
         }
         let in_phase =
             job.peers.iter().filter(|&&peer| self.node(peer).is_some_and(|node| node.phase.is_some()));
@@ -648,5 +650,28 @@ impl Coordinator {
             let credit = Message::Credit { phase: phase.number, share, credit_bytes, expected_ns };
             own.outbox.push((peer, credit));
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Identity;
+
+    /// A job that is in its phase on two nodes, one of which is lost with a request inside, does not look served for ever.
+    #[test]
+    fn what_a_lost_node_had_begun_is_not_waited_for() {
+        let mut coordinator = Coordinator::new(0, PolicyKind::Fair, Pace::default());
+        for peer in [0, 1] {
+            let identity = Identity { job: "job".into(), ranks: 2, nodes: 2, ..Identity::default() };
+            let hello = Message::Hello { identity: Box::new(identity), rejoins: false, epoch: 0 };
+            coordinator.handle(0, peer, hello).unwrap();
+            coordinator.handle(0, peer, Message::Begin { phase: 1, bytes: None }).unwrap();
+        }
+        let progress = Progress { done_bytes: 10, spent_bytes: 30, wanted_bytes: 50 };
+        let moved = Message::Moved { phase: 1, progress, in_flight: 2, busy_ns: 0, is_resting: false };
+        coordinator.handle(1, 0, moved).unwrap();
+        coordinator.gone(2, 0);
+        assert_eq!(coordinator.progress(JobId(0)), Progress::all_done(10));
     }
 }

@@ -8,7 +8,7 @@ use crate::site::{ApplicationInfo, Site};
 use crate::status::{Totals, Traffic};
 use crate::storage::{Storage, holding};
 use crate::wire::{Identity, Message};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use weir_engine::aggregators;
 use weir_engine::sharing::PolicyKind;
 use weir_engine::sharing::periodic::Planning;
@@ -27,13 +27,20 @@ const HARD_MESSAGES: u32 = 100;
 /// And a reader, with whom those of its call before are expected again.
 const READER_MESSAGES: u32 = 5;
 
-/// Storages that are told apart. When there are more, those that nobody uses any more are forgotten.
-const MAX_STORAGES: usize = 256;
+/// Storages that are told apart: every node's disk is one. When there are more, those that nobody uses any more are forgotten.
+const MAX_STORAGES: usize = 4096;
 
 /// The coordinators, one for each storage, and those who are connected to them.
 pub struct Service {
     settings: Settings,
     storages: Vec<SharedStorage>,
+    /// By name, the places of the storages.
+    places: HashMap<String, usize>,
+    /// By place, when the coordinator has something to do; 0 if it was told something since. Apart from the coordinators, for all of
+    /// them are looked at in every round.
+    due_ns: Vec<u64>,
+    /// Places of the coordinators that may have something to say.
+    stirred: Vec<usize>,
     guests: Vec<Option<Guest>>,
     connections: usize,
     /// Peers that had to prove something when they came, and when that was, the latest last.
@@ -48,6 +55,8 @@ pub struct Service {
 struct SharedStorage {
     name: String,
     coordinator: Coordinator,
+    /// Its place is among those that were stirred.
+    is_stirred: bool,
 }
 
 struct Guest {
@@ -95,6 +104,9 @@ impl Service {
         Service {
             settings,
             storages: Vec::new(),
+            places: HashMap::new(),
+            due_ns: Vec::new(),
+            stirred: Vec::new(),
             guests: Vec::new(),
             connections: 0,
             challenged: VecDeque::new(),
@@ -110,8 +122,20 @@ impl Service {
         self.storages.iter().map(|storage| (storage.name.as_str(), &storage.coordinator))
     }
 
-    fn coordinators_mut(&mut self) -> impl Iterator<Item = &mut Coordinator> {
-        self.storages.iter_mut().map(|storage| &mut storage.coordinator)
+    /// The coordinator at a place, which is about to be told something: it may have something to say, and something to do.
+    fn stir(&mut self, place: usize) -> &mut Coordinator {
+        self.due_ns[place] = 0;
+        let storage = &mut self.storages[place];
+        if !std::mem::replace(&mut storage.is_stirred, true) {
+            self.stirred.push(place);
+        }
+        &mut storage.coordinator
+    }
+
+    fn stir_all(&mut self, mut tell: impl FnMut(&mut Coordinator)) {
+        for place in 0..self.storages.len() {
+            tell(self.stir(place));
+        }
     }
 
     /// The coordinator of the storage that the peer speaks about, once it has said hello.
@@ -122,8 +146,10 @@ impl Service {
 
     /// What is to be sent, in the order in which each coordinator has said it.
     pub fn drain_outbox(&mut self, mut send: impl FnMut(Peer, Message)) {
-        for coordinator in self.coordinators_mut() {
-            coordinator.outbox().drain(..).for_each(|(peer, message)| send(peer, message));
+        for place in self.stirred.drain(..) {
+            let storage = &mut self.storages[place];
+            storage.is_stirred = false;
+            storage.coordinator.outbox().drain(..).for_each(|(peer, message)| send(peer, message));
         }
     }
 
@@ -138,7 +164,7 @@ impl Service {
     /// Goes on under another policy, at all storages.
     pub fn set_policy(&mut self, now_ns: u64, policy: PolicyKind) {
         self.settings.policy = policy;
-        self.coordinators_mut().for_each(|coordinator| coordinator.set_policy(now_ns, policy));
+        self.stir_all(|coordinator| coordinator.set_policy(now_ns, policy));
     }
 
     pub fn order(&self) -> aggregators::Policy {
@@ -147,7 +173,7 @@ impl Service {
 
     pub fn set_order(&mut self, order: aggregators::Policy) {
         self.settings.order = order;
-        self.coordinators_mut().for_each(|coordinator| coordinator.set_order(order));
+        self.stir_all(|coordinator| coordinator.set_order(order));
     }
 
     /// What the site says of its storages and applications from now on.
@@ -161,7 +187,9 @@ impl Service {
         self.settings.storages = storages;
         self.settings.planning = planning;
         self.settings.applications = applications;
-        for SharedStorage { name, coordinator } in &mut self.storages {
+        for place in 0..self.storages.len() {
+            self.stir(place);
+            let SharedStorage { name, coordinator, .. } = &mut self.storages[place];
             coordinator.set_storages(&self.settings.storages);
             coordinator.set_site(now_ns, site_of(&self.settings, name));
         }
@@ -184,9 +212,10 @@ impl Service {
         if name.is_empty() {
             return Err(format!("it is not known on which storage {:?} lies", identity.mount));
         }
-        if let Some(place) = self.storages.iter().position(|storage| storage.name == name) {
+        if let Some(&place) = self.places.get(&name) {
             return Ok(place);
         }
+        let place = self.free_place()?;
         let Settings { policy, pace, epoch, order, storages, backfill, .. } = &self.settings;
         let mut coordinator = Coordinator::new(now_ns, *policy, *pace);
         coordinator.set_epoch(*epoch);
@@ -194,15 +223,27 @@ impl Service {
         coordinator.set_backfill(*backfill);
         coordinator.set_storages(storages);
         coordinator.set_site(now_ns, site_of(&self.settings, &name));
-        let storage = SharedStorage { name, coordinator };
-        if self.storages.len() < MAX_STORAGES {
+        self.places.insert(name.clone(), place);
+        let storage = SharedStorage { name, coordinator, is_stirred: false };
+        if place == self.storages.len() {
             self.storages.push(storage);
-            return Ok(self.storages.len() - 1);
+            self.due_ns.push(0);
+        } else {
+            self.stirred.retain(|stirred| *stirred != place);
+            let before = std::mem::replace(&mut self.storages[place], storage);
+            self.places.remove(&before.name);
+        }
+        self.stir(place);
+        Ok(place)
+    }
+
+    /// A place for one more storage: that of one that nobody uses any more, if there are too many.
+    fn free_place(&self) -> Result<usize, String> {
+        if self.storages.len() < MAX_STORAGES {
+            return Ok(self.storages.len());
         }
         let unused = self.storages.iter().position(|storage| storage.coordinator.is_unused());
-        let place = unused.ok_or("there are too many storages")?;
-        self.storages[place] = storage;
-        Ok(place)
+        unused.ok_or_else(|| format!("there are {MAX_STORAGES} storages already"))
     }
 
     /// Peers that are to be closed; [`Service::gone`] must follow for each. The caller empties it.
@@ -344,7 +385,7 @@ impl Service {
             (Message::Hello { identity, .. }, None) => self.storage_of(now_ns, identity)?,
             (_, None) => return Err("says something before hello".into()),
         };
-        self.storages[place].coordinator.handle(now_ns, peer, message)?;
+        self.stir(place).handle(now_ns, peer, message)?;
         if let Some(Some(guest)) = self.guests.get_mut(peer) {
             guest.storage = Some(place);
         }
@@ -358,24 +399,32 @@ impl Service {
         {
             self.connections -= 1;
             if let Some(place) = guest.storage {
-                self.storages[place].coordinator.gone(now_ns, peer);
+                self.stir(place).gone(now_ns, peer);
             }
         }
     }
 
     /// A round ends: does what is due, and finds those whose lease is over.
     pub fn end_round(&mut self, now_ns: u64) {
-        self.coordinators_mut().for_each(|coordinator| coordinator.tick(now_ns));
+        for place in 0..self.due_ns.len() {
+            if self.due_ns[place] <= now_ns {
+                let coordinator = self.stir(place);
+                coordinator.tick(now_ns);
+                let due_ns = coordinator.deadline_ns();
+                self.due_ns[place] = due_ns.unwrap_or(u64::MAX);
+            }
+        }
         self.check_leases(now_ns);
-        self.traffic.look(now_ns, self.totals());
+        if self.traffic.is_due(now_ns) {
+            self.traffic.look(now_ns, self.totals());
+        }
         self.stepped_ns = now_ns;
     }
 
     /// When the next round is due even if nothing comes.
     pub fn deadline_ns(&self) -> u64 {
         let lease_ns = self.leases_checked_ns + self.lease_check_ns();
-        let deadlines = self.storages.iter().filter_map(|storage| storage.coordinator.deadline_ns());
-        deadlines.fold(lease_ns, u64::min)
+        self.due_ns.iter().copied().fold(lease_ns, u64::min)
     }
 
     /// When the latest round ended.

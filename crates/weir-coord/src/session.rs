@@ -21,12 +21,14 @@ use errands::Errands;
 use link::Link;
 use phase_detector::{Change, Ended, PhaseDetector, Volume};
 use seek::Seeker;
-use weir_engine::engine::mean_with_usual;
+use stalls::Stalls;
+use weir_engine::engine::{SeenAlone, mean_with_usual};
 
 mod errands;
 mod link;
 pub mod phase_detector;
 mod seek;
+mod stalls;
 
 pub use link::Peer;
 pub use seek::{Route, Wanted};
@@ -243,6 +245,10 @@ pub struct Session {
     rejoins: bool,
     /// The highest epoch of a coordinator so far.
     epoch: u64,
+    began_ns: u64,
+    stalls: Stalls,
+    /// What a coordinator has seen of the job.
+    alone: SeenAlone,
 }
 
 /// How often the ranks are looked at if nothing else happens: while credit is limited, in a phase, while held, and in
@@ -272,6 +278,9 @@ impl Session {
             failure: "there is no coordinator".into(),
             rejoins: false,
             epoch: 0,
+            began_ns: now_ns,
+            stalls: Stalls::default(),
+            alone: SeenAlone::default(),
         }
     }
 
@@ -305,6 +314,7 @@ impl Session {
             Input::Malformed { reason } => self.refuse(now_ns, &reason, out),
             Input::Broken { reason } => self.lose(now_ns, &reason, out),
         }
+        self.stalls.note(now_ns, self.is_stalled());
     }
 
     /// What the gate holds now.
@@ -386,7 +396,7 @@ impl Session {
         if let Some(phase) = &mut self.phase {
             phase.volume = self.detector.volume(sum);
             phase.state = PhaseState {
-                progress: self.detector.progress(sum),
+                progress: self.detector.progress(sum).after(phase.state.progress),
                 in_flight: self.detector.in_flight(sum),
                 is_resting: self.detector.is_resting(sum),
             };

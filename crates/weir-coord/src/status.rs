@@ -54,10 +54,16 @@ impl Traffic {
         }
     }
 
+    /// Whether it is time to [`Traffic::look`].
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.looked_ns) >= SECOND_NS
+    }
+
     pub(crate) fn look(&mut self, now_ns: u64, totals: Totals) {
-        let passed_ns = now_ns.saturating_sub(self.looked_ns);
-        if passed_ns >= SECOND_NS {
-            let rate = |now: u64, then: u64| (now - then) as f64 * 1e9 / passed_ns as f64;
+        if self.is_due(now_ns) {
+            let passed_ns = now_ns - self.looked_ns;
+            // What a storage did that is forgotten is not among the totals any more.
+            let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e9 / passed_ns as f64;
             self.rates.decisions_per_s = rate(totals.decisions, self.then.decisions);
             self.rates.bytes_per_s = rate(totals.done_bytes, self.then.done_bytes);
             self.then = totals;

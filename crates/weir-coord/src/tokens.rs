@@ -44,6 +44,9 @@ const ON_ITS_WAY_NS: u64 = 50_000_000;
 const FIRST_LEAD_BYTES: f64 = (4 << 20) as f64;
 const LEAST_LEAD_BYTES: f64 = (16 << 10) as f64;
 
+/// A virtual time from here on begins anew: of 2^53 bytes each can still be told from the next.
+const LARGE_BYTES: f64 = (1_u64 << 50) as f64;
+
 /// A share of nothing would make a tag of infinity.
 const LEAST_SHARE: f64 = 1e-9;
 
@@ -292,11 +295,23 @@ impl Tokens {
             self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
         }
         self.end_stall(now_ns);
+        self.begin_anew();
         (busy, share_sum)
     }
 
+    /// Only how tags compare with the virtual time matters. Both stay small, so that a lead is not lost in rounding: a share of
+    /// nearly nothing, or a report that is not true, makes large ones.
+    fn begin_anew(&mut self) {
+        if self.virtual_bytes > LARGE_BYTES {
+            let past_bytes = std::mem::take(&mut self.virtual_bytes);
+            self.accounts.values_mut().for_each(|account| account.tag_bytes -= past_bytes);
+            self.debts.values_mut().for_each(|(tag_bytes, _)| *tag_bytes -= past_bytes);
+        }
+    }
+
     /// The storage must not be idle while somebody waits: then time moves on to the first of those who do, and who
-    /// had its chance loses its claim.
+    /// had its chance loses its claim. Credit that is not used is told again: a job divides it among its nodes when it hears of it,
+    /// and those that wait may be others by now.
     fn end_stall(&mut self, now_ns: u64) {
         let inside = self.accounts.values().any(|account| account.is_served(now_ns));
         let waiting = self.accounts.values().filter(|account| account.busy && account.progress.is_waiting());
@@ -308,6 +323,9 @@ impl Tokens {
             self.virtual_bytes = self.virtual_bytes.max(lowest_bytes);
             for account in self.accounts.values_mut().filter(|account| account.busy) {
                 account.tag_bytes = account.tag_bytes.max(self.virtual_bytes);
+                if account.progress.is_waiting() {
+                    account.credit_bytes = account.progress.spent_bytes;
+                }
             }
         }
     }

@@ -15,9 +15,10 @@
 //! Every message is one row of the table below; the encoder and the decoder are made from it.
 
 use std::fmt;
+use weir_engine::engine::{Past, SeenAlone};
 
 /// The one version that is spoken. A peer of another one is told so and left alone.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// The seal of a frame without a MAC.
 pub const UNSEALED: u8 = 0;
@@ -106,7 +107,7 @@ macro_rules! messages {
 messages! {
     /// Job → coordinator: who speaks. One connection per node of the job.
     1 Hello {
-        identity: Identity,
+        identity: Box<Identity>,
         /// Whether the job has had a coordinator before: a new one gathers what it can from all before it decides.
         rejoins: bool,
         /// The highest epoch of a coordinator that the job has obeyed; 0 before the first.
@@ -220,6 +221,8 @@ messages! {
     /// Coordinator → job: nobody else is in a phase, so the next one of the job is granted before it begins; or that
     /// holds no longer. Until the first word, and after `Welcome`, it does not.
     74 Ahead { granted: bool, }
+    /// Coordinator → job: what it has seen of the job, which the job says to the next coordinator in `Hello`.
+    75 Seen { alone: SeenAlone, }
 }
 
 /// Who a job is. The same for all its nodes but for `host`, `pid` and `ranks`.
@@ -249,6 +252,8 @@ pub struct Identity {
     pub storage: String,
     /// Where the storage is mounted: a site may have said more about it.
     pub mount: String,
+    /// What earlier coordinators have made the job wait and seen of it, in this run.
+    pub past: Past,
 }
 
 /// A file as far as its placement goes.
@@ -302,6 +307,20 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Nothing is inside or waits.
+    pub fn all_done(bytes: u64) -> Progress {
+        Progress { done_bytes: bytes, spent_bytes: bytes, wanted_bytes: bytes }
+    }
+
+    /// This report of a phase, after an earlier one: what is done stays so, and only what the report says is inside or waits. A
+    /// rank that dies takes its counts with it, and its requests are not waited for.
+    pub fn after(self, before: Progress) -> Progress {
+        let done_bytes = self.done_bytes.max(before.done_bytes);
+        let spent_bytes = done_bytes.saturating_add(self.spent_bytes.saturating_sub(self.done_bytes));
+        let wanted_bytes = spent_bytes.saturating_add(self.wanted_bytes.saturating_sub(self.spent_bytes));
+        Progress { done_bytes, spent_bytes, wanted_bytes }
+    }
+
     /// Some request is inside or waits to be let in.
     pub fn is_busy(&self) -> bool {
         self.wanted_bytes > self.done_bytes
@@ -457,6 +476,15 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
+impl<T: Field> Field for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+    fn take(fields: &mut Fields) -> Result<Self, Fault> {
+        T::take(fields).map(Box::new)
+    }
+}
+
 impl Field for String {
     fn put(&self, out: &mut Vec<u8>) {
         let mut end = self.len().min(MAX_TEXT_BYTES);
@@ -507,8 +535,10 @@ macro_rules! structures {
 structures! {
     Identity {
         job, application, host, pid, ranks, nodes, w_iter_ns, mean_phase_bytes, period_ns, weight, user, account,
-        storage, mount,
+        storage, mount, past,
     }
+    Past { life_ns, stalled_ns, alone, }
+    SeenAlone { ns, bytes, }
     FileInfo { path, ranks, nodes, bytes, fixed_aggregators, fixed_stripes, }
     Reader { number, file, call, target, service_ns, shuffle_ns, }
     Piece { target, offset_bytes, length_bytes, }

@@ -5,7 +5,7 @@ use weir_coord::coordinator::{Coordinator, JobState, Pace, Peer};
 use weir_coord::site::{ApplicationInfo, Site};
 use weir_coord::tokens::UNLIMITED;
 use weir_coord::wire::{Identity, Message, Progress};
-use weir_engine::engine::InstanceInfo;
+use weir_engine::engine::{InstanceInfo, Past};
 use weir_engine::sharing::PolicyKind;
 
 const MS: u64 = 1_000_000;
@@ -19,7 +19,7 @@ fn hello(job: &str, rejoins: bool) -> Message {
         w_iter_ns: Some(1_000 * MS),
         ..Identity::default()
     };
-    Message::Hello { identity, rejoins, epoch: 0 }
+    Message::Hello { identity: Box::new(identity), rejoins, epoch: 0 }
 }
 
 fn begin(phase: u64) -> Message {
@@ -639,4 +639,78 @@ proptest! {
             prop_assert_eq!(granted, usize::from(phases.iter().flatten().next().is_some()));
         }
     }
+}
+
+fn hello_again(job: &str, past: Past) -> Message {
+    let Message::Hello { identity, epoch, .. } = hello(job, true) else { unreachable!() };
+    let identity = Box::new(Identity { past, ..*identity });
+    Message::Hello { identity, rejoins: true, epoch }
+}
+
+/// A coordinator that takes over counts on from what the jobs tell, and of several nodes the one that knows most is believed.
+#[test]
+fn stalls_outlive_a_coordinator() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Pace::default());
+    let past = |stalled_ms| Past { life_ns: 10_000 * MS, stalled_ns: stalled_ms * MS, ..Past::default() };
+    coordinator.handle(0, 0, hello_again("first", past(0))).unwrap();
+    coordinator.handle(0, 1, hello_again("second", past(300))).unwrap();
+    coordinator.handle(0, 2, hello_again("second", past(500))).unwrap();
+    coordinator.handle(0, 3, hello_again("second", past(200))).unwrap();
+    coordinator.tick(100 * MS);
+    let stalled_ms = |coordinator: &Coordinator, now_ms: u64| -> Vec<u64> {
+        coordinator.jobs().map(|job| job.stalled_ns(now_ms * MS) / MS).collect()
+    };
+    assert_eq!(stalled_ms(&coordinator, 100), [0, 500]);
+    coordinator.handle(200 * MS, 0, begin(1)).unwrap();
+    coordinator.handle(300 * MS, 1, begin(1)).unwrap();
+    assert_eq!(stalled_ms(&coordinator, 350), [0, 550], "held behind the first");
+    coordinator.set_policy(400 * MS, PolicyKind::Weir);
+    assert_eq!(stalled_ms(&coordinator, 450), [50, 600], "another policy knows of it, and turns them round");
+    coordinator.handle(500 * MS, 0, end(1, 1)).unwrap();
+    assert_eq!(stalled_ms(&coordinator, 900), [100, 600], "one has its turn and the other is done");
+    coordinator.handle(1_000 * MS, 2, hello_again("second", past(9_000))).unwrap_err();
+    coordinator.handle(1_000 * MS, 4, hello_again("second", past(9_000))).unwrap();
+    assert_eq!(stalled_ms(&coordinator, 1_000), [100, 600], "it is too late to say so");
+}
+
+/// What was seen of a job while it was alone is told to it when it is much more than before, and only then.
+#[test]
+fn a_job_hears_what_was_seen_of_it() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Weir, Pace::default());
+    coordinator.handle(0, 0, hello("job", false)).unwrap();
+    let mut seen = Vec::new();
+    for phase in 1..=8 {
+        let began_ns = phase * 1_000 * MS;
+        coordinator.handle(began_ns, 0, begin(phase)).unwrap();
+        coordinator.handle(began_ns + 500 * MS, 0, end(phase, 1_000)).unwrap();
+        let told = answers(&mut coordinator).into_iter().filter_map(|(_, message)| match message {
+            Message::Seen { alone } => Some((phase, alone.ns / MS, alone.bytes)),
+            _ => None,
+        });
+        seen.extend(told);
+    }
+    assert_eq!(
+        seen,
+        [(1, 500, 1_000), (2, 1_000, 2_000), (3, 1_500, 3_000), (5, 2_500, 5_000), (7, 3_500, 7_000)]
+    );
+}
+
+/// What a job has reported as done stays done, whatever it reports later.
+#[test]
+fn reports_do_not_go_back() {
+    let mut coordinator = Coordinator::new(0, PolicyKind::Fair, Pace::default());
+    coordinator.handle(0, 0, hello("job", false)).unwrap();
+    coordinator.handle(0, 0, begin(1)).unwrap();
+    let mut done = |now_ms: u64, message| {
+        coordinator.handle(now_ms * MS, 0, message).unwrap();
+        coordinator.jobs().next().map(|job| job.done_bytes)
+    };
+    let moved = |done_bytes| {
+        let progress = Progress { done_bytes, spent_bytes: done_bytes, wanted_bytes: done_bytes };
+        Message::Moved { phase: 1, progress, in_flight: 1, busy_ns: 0, is_resting: false }
+    };
+    assert_eq!(done(1, moved(50)), Some(50));
+    assert_eq!(done(2, moved(20)), Some(50));
+    assert_eq!(done(3, moved(70)), Some(70));
+    assert_eq!(done(4, end(1, 60)), Some(70));
 }

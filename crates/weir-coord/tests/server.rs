@@ -28,7 +28,7 @@ fn hello(job: &str) -> Message {
         storage: "disk".into(),
         ..Identity::default()
     };
-    Message::Hello { identity, rejoins: false, epoch: 0 }
+    Message::Hello { identity: Box::new(identity), rejoins: false, epoch: 0 }
 }
 
 fn begin(phase: u64) -> Message {
@@ -161,8 +161,8 @@ fn garbage_closes_only_its_own_connection() {
     let cases: [(&str, Vec<u8>, &str); 6] = [
         ("4 GiB", vec![0xff; 4], "4294967295 bytes"),
         ("noise", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "bytes"),
-        ("newer", newer, "version 6; version 5 is spoken"),
-        ("older", older, "version 4; version 5 is spoken"),
+        ("newer", newer, "version 7; version 6 is spoken"),
+        ("older", older, "version 5; version 6 is spoken"),
         ("no hello", frame, "before hello"),
         ("unknown kind", vec![3, 0, 0, 0, VERSION, 99, 0], "unknown kind 99"),
     ];

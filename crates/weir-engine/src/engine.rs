@@ -61,6 +61,38 @@ pub struct JobInfo {
     pub nodes: u64,
     /// What each of its instances does, for a timetable that is made beforehand; `None`: that is learnt.
     pub instance: Option<InstanceInfo>,
+    /// What is known of the job from before it joined.
+    pub past: Past,
+}
+
+/// What other engines have seen of a job in this run, when it joins one that takes over from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// How long the job has run.
+    pub life_ns: u64,
+    /// How long of that it was in an I/O phase and held.
+    pub stalled_ns: u64,
+    pub alone: SeenAlone,
+}
+
+/// What a job did while no other was served: the part of the bandwidth that it can use follows from that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SeenAlone {
+    pub ns: u64,
+    pub bytes: u64,
+}
+
+impl Past {
+    /// The same past on a clock that began `now_ns` ago: a longer life is taken for one that began with the clock, with the same
+    /// part of it stalled.
+    fn within(self, now_ns: u64) -> Past {
+        let stalled_ns = self.stalled_ns.min(self.life_ns);
+        if self.life_ns <= now_ns {
+            return Past { stalled_ns, ..self };
+        }
+        let part = stalled_ns as f64 / self.life_ns as f64;
+        Past { life_ns: now_ns, stalled_ns: (part * now_ns as f64) as u64, ..self }
+    }
 }
 
 /// What one instance of a periodic job does.
@@ -74,7 +106,14 @@ pub struct InstanceInfo {
 
 impl Default for JobInfo {
     fn default() -> Self {
-        JobInfo { w_iter_ns: None, usual_w_iter_ns: None, cap: None, nodes: 1, instance: None }
+        JobInfo {
+            w_iter_ns: None,
+            usual_w_iter_ns: None,
+            cap: None,
+            nodes: 1,
+            instance: None,
+            past: Past::default(),
+        }
     }
 }
 
@@ -284,6 +323,11 @@ impl Engine {
         self.records.get(job)
     }
 
+    /// What the job has done so far while no other was served, its past included, where the policy learns from that.
+    pub fn seen_alone(&self, job: JobId) -> Option<SeenAlone> {
+        self.policy.seen_alone(job)
+    }
+
     pub fn ignored(&self) -> Ignored {
         self.ignored
     }
@@ -308,6 +352,7 @@ impl Engine {
             self.ignored.repeated += 1;
             return;
         }
+        let info = JobInfo { past: info.past.within(self.now_ns), ..info };
         self.records.join(job, info, self.now_ns);
         let (policy, mut desk) = self.desk(actions);
         policy.joined(job, &mut desk);

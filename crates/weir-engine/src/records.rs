@@ -6,7 +6,7 @@
 //! that is asked of a job is one cache line. Policies that ask for it wait for it; those that do not should not, so
 //! what phases that ended add to it is entered for several jobs at once: the processor then fetches their lines side by side.
 
-use crate::engine::{InstanceInfo, JobId, JobInfo, elapsed_ns};
+use crate::engine::{InstanceInfo, JobId, JobInfo, Past, elapsed_ns};
 
 /// What the engine knows of one job. Times are the engine's.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,7 @@ struct Told {
     usual_w_iter_ns: Option<u64>,
     nodes: u64,
     instance: Option<InstanceInfo>,
+    past: Past,
 }
 
 /// What a job usually does counts like this many of its phases: a first phase that comes early must not undo it, and a job
@@ -202,10 +203,15 @@ impl Job<'_> {
         self.told[self.id.index()].nodes
     }
 
+    /// What was known of the job before it joined.
+    pub fn past(&self) -> Past {
+        self.told[self.id.index()].past
+    }
+
     /// All that is told of the job.
     pub(crate) fn info(&self) -> JobInfo {
-        let Told { w_iter_ns, usual_w_iter_ns, nodes, instance } = self.told[self.id.index()];
-        JobInfo { w_iter_ns, usual_w_iter_ns, nodes, instance, cap: self.told_cap() }
+        let Told { w_iter_ns, usual_w_iter_ns, nodes, instance, past } = self.told[self.id.index()];
+        JobInfo { w_iter_ns, usual_w_iter_ns, nodes, instance, past, cap: self.told_cap() }
     }
 
     /// `w_iter`: as given, or learnt: what the job has computed so far, and the I/O of its past
@@ -348,8 +354,8 @@ impl Records {
     /// The job must be absent.
     pub(crate) fn join(&mut self, job: JobId, info: JobInfo, now_ns: u64) {
         let history = History::new(info, now_ns);
-        let JobInfo { w_iter_ns, usual_w_iter_ns, nodes, instance, .. } = info;
-        let told = Told { w_iter_ns, usual_w_iter_ns, nodes, instance };
+        let JobInfo { w_iter_ns, usual_w_iter_ns, nodes, instance, past, .. } = info;
+        let told = Told { w_iter_ns, usual_w_iter_ns, nodes, instance, past };
         if self.seats.len() <= job.index() {
             self.seats.resize(job.index() + 1, ABSENT);
             self.histories.resize(job.index() + 1, history);

@@ -25,6 +25,9 @@ const COORDINATED_NS: u64 = 2 * SECOND;
 const IDLE_STORAGE_NS: u64 = 20 * MS;
 /// A job may be in a phase for this long after its last request, or have been taken for dead.
 const AFTERGLOW_NS: u64 = 1_200 * MS;
+/// A job and its coordinator may differ by this in how long the job was held, beside the time of their words: from greeting a
+/// coordinator that is slow to answer until the gate opens without it, and for as long as one that took over gathers.
+const STALLS_NS: u64 = 400 * MS;
 
 impl World {
     /// The worst delay of a thread that is woken, some of them one after the other.
@@ -298,6 +301,37 @@ impl World {
                 format!(
                     "node {node} is in phase {own:?} and {gate:?}, its coordinator says {phase:?}, {state:?}"
                 )
+            });
+        }
+        self.check_stalls(node, number);
+    }
+
+    /// A coordinator knows how long the job was held, under those before it too: as long as the job says, when nothing has gone
+    /// wrong since it joined. Of a job on several nodes each knows its own part, and one that knew the job before it was lost and
+    /// came back has counted for itself.
+    fn check_stalls(&mut self, node: usize, number: usize) {
+        let Node { job, machine, .. } = self.nodes[node];
+        let Some(leader) = &self.nodes[node].leader else { return };
+        let connection = &self.connections[number];
+        let Some(service) = self.offices[connection.office].service() else { return };
+        let Some((seen, _)) =
+            service.coordinator_of(connection.peer).and_then(|of| of.speaks_for(connection.peer))
+        else {
+            return;
+        };
+        let is_calm = self.lasting == 0 && self.disturbed_ns < leader.joined_ns;
+        let office_ns = self.clock(self.offices[connection.office].machine);
+        let knew_it_before = seen.known_for_ns(office_ns) > self.now_ns - leader.joined_ns + self.lag_ns();
+        if !is_calm || knew_it_before || self.plan.jobs[job].machines.len() > 1 {
+            return;
+        }
+        let said_ns = leader.session.stalled_ns(self.clock(machine));
+        let seen_ns = seen.stalled_ns(office_ns);
+        let limit_ns = STALLS_NS + (2 + leader.words_since) * self.lag_ns();
+        if said_ns.abs_diff(seen_ns) > limit_ns {
+            let (said_ms, seen_ms) = (said_ns / MS, seen_ns / MS);
+            self.fail(|| {
+                format!("node {node} was stalled for {said_ms} ms, and its coordinator knows of {seen_ms}")
             });
         }
     }

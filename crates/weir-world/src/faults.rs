@@ -287,7 +287,7 @@ impl World {
                     self.send(
                         connection,
                         End::Coordinator,
-                        Message::Hello { identity, rejoins: true, epoch: 0 },
+                        Message::Hello { identity: Box::new(identity), rejoins: true, epoch: 0 },
                     );
                     let begin = Message::Begin { phase: 1, bytes: Some(1) };
                     self.send(connection, End::Coordinator, begin);

@@ -32,6 +32,9 @@ pub(crate) struct Leader {
     pub(crate) unreachable_since_ns: Option<u64>,
     /// The coordinator's latest word on the phase, by its number: granted or held.
     pub(crate) told: Option<(u64, bool)>,
+    /// When the job joined its coordinator, and how many words on its phases came since.
+    pub(crate) joined_ns: u64,
+    pub(crate) words_since: u64,
     words: Vec<Word>,
     /// Questions beside the phase that have not been answered, and when they were asked.
     pub(crate) questions: BTreeMap<Question, u64>,
@@ -109,6 +112,8 @@ impl World {
             unjoined_since_ns: None,
             unreachable_since_ns: None,
             told: None,
+            joined_ns: 0,
+            words_since: 0,
             words: Vec::new(),
             questions: BTreeMap::new(),
             asked: 0,
@@ -193,6 +198,10 @@ impl World {
                 return leader.lost_ns = Some(self.now_ns);
             }
             Word::Joined { .. } => {
+                // It is heard again when the policy changes.
+                if leader.lost_ns.is_some() || leader.joined_ns == 0 {
+                    (leader.joined_ns, leader.words_since) = (self.now_ns, 0);
+                }
                 return leader
                     .lost_ns
                     .take()
@@ -373,6 +382,8 @@ impl World {
             match packet {
                 Packet::Closed => self.tell(node, leader, Input::Broken { reason: "closed".into() }),
                 Packet::Message(message) => {
+                    let is_word = matches!(*message, Message::Grant { .. } | Message::Hold { .. });
+                    leader.words_since += u64::from(is_word);
                     match *message {
                         // Words before the welcome, and on other phases, are not obeyed.
                         _ if !leader.session.is_joined() => {}

@@ -6,6 +6,7 @@ use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use weir_coord::service::{Heard, Service};
 use weir_coord::wire::Message;
+use weir_engine::engine::SeenAlone;
 
 pub(crate) struct Office {
     pub(crate) machine: usize,
@@ -223,6 +224,7 @@ fn babble(phase: u64, rng: &mut Pcg64) -> Message {
         5 => Message::Allocated { request: number, aggregators: 1, stripes: 0, targets: Vec::new() },
         6 if rng.random_bool(0.2) => Message::Refuse { reason: "\u{1b}[2J".into() },
         7 => Message::Challenge { nonce: [0; 32] },
+        8 => Message::Seen { alone: SeenAlone { ns: number, bytes: number } },
         _ => Message::Beat {},
     }
 }

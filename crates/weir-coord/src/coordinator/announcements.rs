@@ -44,7 +44,7 @@ impl Coordinator {
         let phases = || nodes().filter_map(|node| node.phase);
         let spent = |phase: &NodePhase| phase.progress.spent_bytes;
         let sum = |bytes: &dyn Fn(&NodePhase) -> u64| {
-            phases().map(|phase| bytes(&phase)).fold(job.ended.spent_bytes, u64::saturating_add)
+            phases().map(|phase| bytes(&phase)).fold(job.ended_bytes, u64::saturating_add)
         };
         let has_said = |phase: NodePhase| phase.volume.said_bytes.is_some_and(|bytes| bytes >= spent(&phase));
         if nodes().all(|node| node.has_part) && phases().all(has_said) && phases().next().is_some() {

@@ -8,6 +8,8 @@
 use super::Coordinator;
 use crate::jobs::{Job, Standing};
 use crate::tokens::UNLIMITED;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use weir_engine::engine::JobId;
 
 /// Over this time a job's use of the storage is looked at.
@@ -110,7 +112,7 @@ impl Activity {
 #[derive(Default)]
 pub(crate) struct Backfill {
     /// The jobs that are backfilled, with the bytes that each may have spent in its phase.
-    jobs: Vec<(JobId, u64)>,
+    jobs: BTreeMap<JobId, u64>,
     is_off: bool,
     looked_ns: u64,
     /// Something has happened for which the storage is to be looked at soon.
@@ -157,7 +159,7 @@ impl Backfill {
 
     /// The job is not backfilled any more.
     pub(super) fn forget(&mut self, id: JobId) {
-        self.jobs.retain(|(job, _)| *job != id);
+        self.jobs.remove(&id);
     }
 
     /// Others have their turn now: what the ones before moved says nothing of them.
@@ -231,35 +233,38 @@ impl Coordinator {
             return self.stop_backfilling(now_ns);
         }
         let level_of = |job: Option<&Job>| job.map_or(0.0, |job| job.activity.level(now_ns));
-        level += self.backfill.jobs.iter().map(|(id, _)| level_of(self.job(*id))).sum::<f64>();
+        level += self.backfill.jobs.keys().map(|id| level_of(self.job(*id))).sum::<f64>();
         let portion = match level {
             _ if is_free => f64::INFINITY,
             ..QUIET => LARGE_PORTION,
             _ => PORTION,
         };
-        for index in 0..self.backfill.jobs.len() {
-            let (id, credit_bytes) = self.backfill.jobs[index];
+        let backfilled: Vec<(JobId, u64)> =
+            self.backfill.jobs.iter().map(|(id, bytes)| (*id, *bytes)).collect();
+        for (id, credit_bytes) in backfilled {
             if !is_inside || credit_bytes == UNLIMITED {
                 self.renew_portion(id, portion);
             }
         }
+        if level >= BUSY || is_inside {
+            return;
+        }
+        let mut held = self.held_in_order();
         while level < BUSY
-            && !is_inside
-            && let Some(id) = self.next_to_backfill()
+            && let Some(Reverse((_, id))) = held.pop()
         {
             self.start_backfilling(now_ns, id, portion);
             level += level_of(self.job(id));
         }
     }
 
-    /// The held job that came first, of those that have a request to make.
-    fn next_to_backfill(&self) -> Option<JobId> {
-        let is_next =
-            |(id, job): &(JobId, &Job)| job.standing == Standing::Held && self.progress(*id).is_waiting();
+    /// The held jobs that have a request to make: the one whose phase began first comes first. Few of very many are taken, as a
+    /// rule, so that they need not be sorted.
+    fn held_in_order(&self) -> BinaryHeap<Reverse<(u64, JobId)>> {
         let jobs = self.jobs.iter().enumerate();
         let jobs = jobs.filter_map(|(index, job)| Some((JobId(index as u32), job.as_ref()?)));
-        let next = jobs.filter(is_next).min_by_key(|(id, job)| (job.phase_began_ns, *id));
-        next.map(|(id, _)| id)
+        let held = jobs.filter(|(id, job)| job.standing == Standing::Held && self.progress(*id).is_waiting());
+        held.map(|(id, job)| Reverse((job.phase_began_ns, id))).collect()
     }
 
     fn start_backfilling(&mut self, now_ns: u64, id: JobId, portion: f64) {
@@ -269,7 +274,7 @@ impl Coordinator {
         job.activity = job.activity.begins(now_ns, busy_ns);
         job.backfills += 1;
         self.totals.decisions += 1;
-        self.backfill.jobs.push((id, self.portion_bytes(id, portion)));
+        self.backfill.jobs.insert(id, self.portion_bytes(id, portion));
         self.for_peers(id, |own, peer| own.grant_node(peer, id, 0.0));
     }
 
@@ -288,20 +293,20 @@ impl Coordinator {
         if is_plenty && (credit_bytes == UNLIMITED) == (portion_bytes == UNLIMITED) {
             return;
         }
-        if let Some(entry) = self.backfill.jobs.iter_mut().find(|(job, _)| *job == id) {
-            entry.1 = portion_bytes;
+        if let Some(credit_bytes) = self.backfill.jobs.get_mut(&id) {
+            *credit_bytes = portion_bytes;
         }
         self.tell_credit(id, portion_bytes);
     }
 
     /// What the job may have spent in its phase, granted or backfilled.
     pub(super) fn credit_bytes(&self, id: JobId) -> u64 {
-        let backfilled = self.backfill.jobs.iter().find(|(job, _)| *job == id);
-        backfilled.map_or_else(|| self.tokens.credit_bytes(id), |(_, credit_bytes)| *credit_bytes)
+        let backfilled = self.backfill.jobs.get(&id).copied();
+        backfilled.unwrap_or_else(|| self.tokens.credit_bytes(id))
     }
 
     fn stop_backfilling(&mut self, now_ns: u64) {
-        for (id, _) in std::mem::take(&mut self.backfill.jobs) {
+        for id in std::mem::take(&mut self.backfill.jobs).into_keys() {
             if let Some(job) = self.job_mut(id).filter(|job| job.standing == Standing::Backfilled) {
                 job.stand(now_ns, Standing::Held);
                 self.tell_held(id);
@@ -352,6 +357,9 @@ impl Coordinator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordinator::Pace as Times;
+    use crate::wire::{Identity, Message, Progress};
+    use weir_engine::sharing::PolicyKind;
 
     /// Those whose turn it is move a byte in so many nanoseconds, in which requests are under way for a part, alone and beside another.
     fn slows(alone: (u64, f64), beside: (u64, f64)) -> bool {
@@ -359,7 +367,7 @@ mod tests {
         for _ in 0..100 {
             backfill.granted_moved(WINDOW_NS / alone.0, WINDOW_NS, alone.1);
         }
-        backfill.jobs.push((JobId(1), 0));
+        backfill.jobs.insert(JobId(1), 0);
         for _ in 0..100 {
             backfill.granted_moved(WINDOW_NS / beside.0, WINDOW_NS, beside.1);
         }
@@ -385,5 +393,27 @@ mod tests {
         assert!(slows((100, 0.4), (120, 0.5)), "one that computes as well");
         assert!(!slows((100, 0.02), (150, 0.02)), "one that computes for longer");
         assert!(!slows((100, 0.02), (103, 0.05)), "one that hardly notices");
+    }
+
+    /// Of many jobs that wait, those whose phases began first come first; a job without a request to make does not come.
+    #[test]
+    fn held_jobs_are_let_in_in_the_order_of_their_phases() {
+        let mut coordinator = Coordinator::new(0, PolicyKind::Exclusive, Times::default());
+        let order = [3u64, 1, 4, 2, 0];
+        for (peer, began_ms) in order.into_iter().enumerate() {
+            let identity = Identity { job: peer.to_string(), ranks: 1, nodes: 1, ..Identity::default() };
+            let hello = Message::Hello { identity: Box::new(identity), rejoins: false, epoch: 0 };
+            coordinator.handle(0, peer, hello).unwrap();
+            coordinator.handle(1, peer, Message::Begin { phase: 1, bytes: None }).unwrap();
+            let wanted_bytes = u64::from(began_ms != 2);
+            let progress = Progress { wanted_bytes, ..Progress::default() };
+            let moved = Message::Moved { phase: 1, progress, in_flight: 0, busy_ns: 0, is_resting: false };
+            coordinator.handle(2, peer, moved).unwrap();
+            coordinator.jobs[peer].as_mut().unwrap().phase_began_ns = began_ms;
+        }
+        let mut held = coordinator.held_in_order();
+        let began_ms: Vec<u64> =
+            std::iter::from_fn(|| held.pop().map(|Reverse((began_ms, _))| began_ms)).collect();
+        assert_eq!(began_ms, [0, 1, 4], "the first job has its turn");
     }
 }

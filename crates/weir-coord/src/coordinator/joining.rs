@@ -9,6 +9,9 @@ use weir_engine::engine::{Event, JobId, JobInfo, MAX_JOBS};
 /// A job that had another coordinator makes one that is younger than this gather.
 const YOUNG_NS: u64 = 1_000_000_000;
 
+/// A job hears what was seen of it when that is a quarter more than it has heard, and at least this much.
+const MIN_SEEN_NS: u64 = 250_000_000;
+
 /// Names longer than this are no names.
 const MAX_NAME_BYTES: usize = 255;
 
@@ -21,7 +24,7 @@ impl Coordinator {
                 self.epoch
             ));
         }
-        let Identity { job, application, host, account, ranks, nodes, pid, .. } = &identity;
+        let Identity { job, application, host, account, ranks, nodes, pid, .. } = &*identity;
         let (host, pid, ranks, nodes) = (host.clone(), *pid, *ranks, *nodes);
         let period_ns = identity.period_ns.filter(|period_ns| *period_ns > 0);
         if self.is_node(peer) {
@@ -40,15 +43,22 @@ impl Coordinator {
             }
         }
         let id = match self.by_name.get(job) {
-            Some(&id) => id,
+            Some(&id) => {
+                if self.job_mut(id).is_some_and(|job| job.learn_past(identity.past)) {
+                    self.step(now_ns, Event::JobLeft { job: id });
+                    self.join_engine(now_ns, id);
+                }
+                id
+            }
             None => {
                 let nodes = u64::from(nodes);
                 let instance = self.site.instance_of(application);
                 let given_ns = instance.map(|instance| ((instance.work_s + instance.io_s) * 1e9) as u64);
                 let (w_iter_ns, usual_w_iter_ns) = (period_ns.or(given_ns), identity.w_iter_ns);
                 let cap = self.site.cap(nodes);
-                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap, instance };
-                self.new_job(now_ns, identity, info)?
+                let past = identity.past;
+                let info = JobInfo { w_iter_ns, usual_w_iter_ns, nodes, cap, instance, past };
+                self.new_job(now_ns, *identity, info)?
             }
         };
         if self.nodes.len() <= peer {
@@ -100,8 +110,36 @@ impl Coordinator {
         }
         self.by_name.insert(identity.job.clone(), id);
         self.jobs[id.0 as usize] = Some(Job::new(now_ns, identity, info));
-        self.step(now_ns, Event::JobJoined { job: id, info });
+        self.join_engine(now_ns, id);
         Ok(id)
+    }
+
+    /// The jobs are about to join another engine: what this one has seen of them becomes their past.
+    pub(super) fn keep_past(&mut self, now_ns: u64) {
+        for index in 0..self.jobs.len() {
+            let alone = self.engine.seen_alone(JobId(index as u32));
+            if let Some(job) = &mut self.jobs[index] {
+                job.info.past = job.past(now_ns, alone);
+                job.joined_ns = now_ns;
+            }
+        }
+    }
+
+    fn join_engine(&mut self, now_ns: u64, id: JobId) {
+        let Some(info) = self.job(id).map(|job| job.info) else { return };
+        self.step(now_ns, Event::JobJoined { job: id, info });
+    }
+
+    /// The job hears what was seen of it, when that is much more than before: it tells the next coordinator, for this one may go.
+    pub(super) fn tell_seen(&mut self, id: JobId) {
+        let alone = self.engine.seen_alone(id).unwrap_or_default();
+        let Some(job) = self.job_mut(id) else { return };
+        let told_ns = job.told_alone.ns;
+        if alone.ns < told_ns.saturating_add(told_ns / 4).saturating_add(MIN_SEEN_NS) {
+            return;
+        }
+        job.told_alone = alone;
+        self.for_peers(id, |own, peer| own.outbox.push((peer, Message::Seen { alone })));
     }
 
     /// The connection is closed, by whomever: what the node held is free.
@@ -123,10 +161,10 @@ impl Coordinator {
                 phase.map(|phase| (phase, false)).or(was_gathered.map(|phase| (phase, true)))
                 && let Some(job) = self.job_mut(id)
             {
-                job.lost.push(LostNode { host, pid, phase, is_counted });
+                job.lose(LostNode { host, pid, phase, is_counted });
             }
             if let Some(phase) = phase {
-                self.node_ended(now_ns, id, phase.progress);
+                self.node_ended(now_ns, id, phase.progress.done_bytes);
             }
             return;
         }

@@ -14,10 +14,21 @@ pub struct JobView<'a> {
     pub is_ahead: bool,
     /// What the phase under way is said, or known, to move.
     pub announced_bytes: Option<u64>,
+    job: &'a Job,
     known: Option<engine::Job<'a>>,
 }
 
 impl JobView<'_> {
+    /// How long it has been held in its life, under earlier coordinators too.
+    pub fn stalled_ns(&self, now_ns: u64) -> u64 {
+        self.job.stalled_ns(now_ns)
+    }
+
+    /// How long the coordinator has known it.
+    pub fn known_for_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.job.joined_ns)
+    }
+
     /// Its characteristic time, as far as it is known; 0 before.
     pub fn w_iter_ns(&self) -> f64 {
         self.known.as_ref().map_or(0.0, engine::Job::w_iter_ns)
@@ -65,6 +76,7 @@ impl Coordinator {
             done_bytes: job.moved_bytes.saturating_add(self.progress(id).done_bytes),
             announced_bytes: job.announced_bytes.filter(|_| job.is_in_phase()),
             is_ahead: self.ahead.contains(&id),
+            job,
             known: self.engine.job(id),
         }
     }

@@ -3,7 +3,7 @@
 use super::{Gate, OpenReason, Output, Phase, PhaseState, Session, Volume, Word};
 use crate::auth::{Handshake, Key, Nonce};
 use crate::text::printable;
-use crate::wire::Message;
+use crate::wire::{Identity, Message};
 
 /// A connection that takes longer than this to answer is of no use.
 const HANDSHAKE_NS: u64 = 500_000_000;
@@ -93,7 +93,7 @@ impl Session {
         self.failure = format!("{name}it does not answer");
         let trust = match secret {
             None => {
-                out.push(self.hello());
+                out.push(self.hello(now_ns));
                 Trust::Proven
             }
             Some((key, nonce)) => {
@@ -104,8 +104,9 @@ impl Session {
         self.link = Link::Greeting { since_ns: now_ns, peer: name, trust };
     }
 
-    fn hello(&self) -> Output {
-        let (identity, rejoins, epoch) = (self.identity.clone(), self.rejoins, self.epoch);
+    fn hello(&self, now_ns: u64) -> Output {
+        let identity = Box::new(Identity { past: self.past(now_ns), ..self.identity.clone() });
+        let (rejoins, epoch) = (self.rejoins, self.epoch);
         Output::Send(Message::Hello { identity, rejoins, epoch })
     }
 
@@ -140,7 +141,7 @@ impl Session {
                 if handshake.is_proven_by(&mac) {
                     branch!("the peer has the key");
                     *trust_of(&mut self.link) = Trust::Proven;
-                    out.push(self.hello());
+                    out.push(self.hello(now_ns));
                 } else {
                     branch!("the peer does not have the key");
                     self.refuse(now_ns, "it does not have the key", out);
@@ -244,6 +245,10 @@ impl Session {
                 if self.phase.is_none() {
                     self.gate = self.resting_gate();
                 }
+            }
+            Message::Seen { alone } => {
+                branch!("what was seen of the job");
+                self.alone = alone;
             }
             Message::Allocated { request, aggregators, stripes, targets }
                 if self.errands.allocated(request, &targets) =>

@@ -3,6 +3,7 @@
 use super::*;
 use crate::auth::Key;
 use crate::wire::Message;
+use weir_engine::engine::Past;
 
 const MS: u64 = 1_000_000;
 
@@ -366,4 +367,70 @@ fn ranks_can_ask_how_their_job_stands() {
     assert_eq!(play.session.prospect().map(|prospect| prospect.share), Some(0.25));
     play.hear(grant(1, UNLIMITED));
     assert_eq!(play.session.prospect(), Some(Prospect { share: 1.0, go_on_ns: 0 }));
+}
+
+/// What the job says of its past to a coordinator that it finds now.
+fn told_past(play: &mut Play) -> Past {
+    play.tell(Input::Broken { reason: "closed".into() });
+    play.tell(Input::Tick);
+    play.said();
+    play.tell(Input::Connected(Peer { name: String::new(), secret: None }));
+    let hello = play.said().into_iter().find_map(|output| match output {
+        Output::Send(Message::Hello { identity, .. }) => Some(identity.past),
+        _ => None,
+    });
+    hello.expect("it greets")
+}
+
+#[test]
+fn a_new_coordinator_hears_how_long_the_job_was_held() {
+    let mut play = Play::joined();
+    play.now_ns += 50 * MS;
+    play.begin();
+    play.now_ns += 100 * MS;
+    play.hear(Message::Grant { phase: 1, share: 0.0, credit_bytes: 9, expected_ns: 0 });
+    play.now_ns += 20 * MS;
+    play.hear(grant(1, UNLIMITED));
+    play.now_ns += 30 * MS;
+    play.hear(hold(1));
+    play.now_ns += 5 * MS;
+    let alone = SeenAlone { ns: 7, bytes: 9 };
+    play.hear(Message::Seen { alone });
+    let past = told_past(&mut play);
+    assert_eq!(
+        past,
+        Past { life_ns: 205 * MS, stalled_ns: 125 * MS, alone },
+        "held, backfilled and held again"
+    );
+}
+
+#[test]
+fn a_job_that_nobody_coordinates_is_not_held() {
+    let mut play = Play::joined();
+    play.begin();
+    play.hear(hold(1));
+    play.tell(Input::Broken { reason: "closed".into() });
+    play.pass(1_000 * MS);
+    assert_eq!(play.session.gate(), Gate::Open { reason: OpenReason::NoCoordinator });
+    assert_eq!(play.session.stalled_ns(play.now_ns), 300 * MS, "until the gate opened");
+}
+
+/// A rank that dies takes what it has not said with it: what the coordinator has heard stays so.
+#[test]
+fn what_a_phase_has_done_does_not_go_back() {
+    let mut play = Play::joined();
+    let mut done = |in_flight, spent_bytes, done_bytes| {
+        play.sum = Sum { in_flight, spent_bytes, done_bytes, ..Sum::default() };
+        play.now_ns += 5 * MS;
+        play.look();
+        let moved = play.said().into_iter().find_map(|output| match output {
+            Output::Send(Message::Moved { progress, .. }) => Some(progress),
+            _ => None,
+        });
+        moved.map(|progress| (progress.done_bytes, progress.spent_bytes))
+    };
+    assert_eq!(done(2, 100, 50), Some((50, 100)));
+    assert_eq!(done(0, 100, 100), Some((100, 100)), "the rank is dead, so nothing is under way");
+    assert_eq!(done(1, 200, 150), Some((150, 200)), "another rank goes on");
+    assert_eq!(done(1, 120, 100), Some((150, 170)), "it has died too: only the last one's request is inside");
 }

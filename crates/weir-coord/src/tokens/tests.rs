@@ -443,3 +443,49 @@ fn what_is_owed_says_how_long_to_wait() {
     assert!((200..300).contains(&expected_s), "{expected_s} s");
     assert_eq!(tokens.expected_wait_ns(large), 0);
 }
+
+/// Neither a report that cannot be true nor a share of nothing spoils the virtual time: all go on when the liar is gone.
+#[test]
+fn an_absurd_report_stops_nobody_for_good() {
+    let (liar, first, second) = (JobId(0), JobId(1), JobId(2));
+    let mut tokens = Tokens::default();
+    tokens.enter(0, liar, 0.0, Progress::default());
+    tokens.enter(0, first, 0.5, Progress::default());
+    tokens.report(1_000_000, liar, Progress::all_done(1 << 62));
+    let waiting = Progress { wanted_bytes: 1 << 20, ..Progress::default() };
+    tokens.report(1_000_000, first, waiting);
+    tokens.settle(1_000_000, |_, _| {});
+    tokens.leave(first);
+    tokens.report(2_000_000, liar, Progress::all_done(u64::MAX));
+    tokens.settle(2_000_000, |_, _| {});
+    tokens.leave(liar);
+    for job in [first, second] {
+        tokens.enter(3_000_000, job, 0.5, Progress::default());
+        tokens.report(3_000_000, job, waiting);
+    }
+    tokens.settle(3_000_000, |_, _| {});
+    for job in [first, second] {
+        assert!(tokens.credit_bytes(job) > 0, "{job:?}");
+    }
+}
+
+/// Who waits though it has credit may have told it to a node that does not need it.
+#[test]
+fn unused_credit_is_told_again_when_the_storage_is_idle() {
+    let mut tokens = Tokens::default();
+    let waiting = Progress { wanted_bytes: 1 << 20, ..Progress::default() };
+    for job in [JobId(0), JobId(1)] {
+        tokens.enter(0, job, 0.5, Progress::default());
+        tokens.report(0, job, waiting);
+    }
+    let told_at = |tokens: &mut Tokens, now_ns| {
+        let mut told = Vec::new();
+        tokens.settle(now_ns, |job, _| told.push(job));
+        told
+    };
+    told_at(&mut tokens, 0);
+    let late_ns = ON_ITS_WAY_NS + STALL_NS;
+    assert!(told_at(&mut tokens, ON_ITS_WAY_NS).is_empty());
+    assert_eq!(told_at(&mut tokens, late_ns), [JobId(0), JobId(1)]);
+    assert!(told_at(&mut tokens, late_ns + STALL_NS).is_empty(), "not at once again");
+}

@@ -11,16 +11,22 @@ fn progress() -> impl Strategy<Value = Progress> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let hello = ("\\PC{0,40}", any::<(u32, u32, Option<u64>, Option<u64>, Option<u64>, bool, u64)>())
-        .prop_map(|(name, numbers)| {
-            let (pid, ranks, w_iter_ns, mean_phase_bytes, period_ns, rejoins, epoch) = numbers;
-            let (job, application, host, account) = (name.clone(), name.clone(), name.clone(), name);
-            let about = Identity { job, application, host, pid, ranks, account, ..Identity::default() };
-            let (storage, mount) = (about.job.clone(), about.host.clone());
-            let known = Identity { w_iter_ns, mean_phase_bytes, period_ns, ..about };
-            let identity = Identity { user: pid, storage, mount, ..known };
-            Message::Hello { identity, rejoins, epoch }
-        });
+    let alone = || any::<(u64, u64)>().prop_map(|(ns, bytes)| SeenAlone { ns, bytes });
+    let past = (any::<(u64, u64)>(), alone()).prop_map(|((life_ns, stalled_ns), alone)| Past {
+        life_ns,
+        stalled_ns,
+        alone,
+    });
+    let numbers = any::<(u32, u32, Option<u64>, Option<u64>, Option<u64>, bool, u64)>();
+    let hello = ("\\PC{0,40}", numbers, past).prop_map(|(name, numbers, past)| {
+        let (pid, ranks, w_iter_ns, mean_phase_bytes, period_ns, rejoins, epoch) = numbers;
+        let (job, application, host, account) = (name.clone(), name.clone(), name.clone(), name);
+        let about = Identity { job, application, host, pid, ranks, account, ..Identity::default() };
+        let (storage, mount) = (about.job.clone(), about.host.clone());
+        let known = Identity { w_iter_ns, mean_phase_bytes, period_ns, ..about };
+        let identity = Identity { user: pid, storage, mount, past, ..known };
+        Message::Hello { identity: Box::new(identity), rejoins, epoch }
+    });
     let resume = (any::<(u64, Option<u64>, u64, bool)>(), progress()).prop_map(|(fields, progress)| {
         let (phase, bytes, age_ns, granted) = fields;
         Message::Resume { phase, bytes, age_ns, granted, progress }
@@ -75,6 +81,7 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         any::<Option<u64>>().prop_map(|period_ns| Message::Expect { period_ns }),
         any::<bool>().prop_map(|granted| Message::Ahead { granted }),
+        alone().prop_map(|alone| Message::Seen { alone }),
         any::<(bool, String)>().prop_map(|(last, text)| Message::Status { last, text }),
         Just(Message::Beat {}),
     ]

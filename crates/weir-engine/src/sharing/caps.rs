@@ -4,7 +4,7 @@
 //! them, and to let in more of them for it would go on without end. Until enough has been seen of a job, it is
 //! taken to be like the others: to serve it alone only to find out would leave unused what it cannot use.
 
-use crate::engine::{Desk, JobId};
+use crate::engine::{Desk, JobId, SeenAlone};
 use crate::records::Seat;
 
 /// A learnt cap is this much larger than what was seen, to notice when a job can use more.
@@ -50,11 +50,31 @@ impl Alone {
 }
 
 impl Caps {
-    pub(super) fn join(&mut self, job: JobId, now_ns: u64) {
+    /// `before` is what was seen of the job before it joined.
+    pub(super) fn join(&mut self, job: JobId, before: SeenAlone, now_ns: u64) {
         if self.reports.len() <= job.index() {
             self.reports.resize(job.index() + 1, Reports::default());
         }
-        self.reports[job.index()] = Reports { reported_ns: now_ns, ..Reports::default() };
+        let reports = Reports { reported_ns: now_ns, ..Reports::default() };
+        self.reports[job.index()] = reports;
+        self.see_alone(job, before.ns as f64, before.bytes as f64);
+    }
+
+    /// The job has moved these bytes in a time in which nobody else was served.
+    fn see_alone(&mut self, job: JobId, ns: f64, bytes: f64) {
+        let own = &mut self.reports[job.index()].alone;
+        own.add(ns, bytes);
+        self.alone.add(ns, bytes);
+        if own.ns >= ENOUGH_NS {
+            self.best_bytes_per_ns = self.best_bytes_per_ns.max(own.bytes_per_ns());
+        }
+    }
+
+    /// What the job has done while nobody else was served.
+    pub(super) fn seen_alone(&self, job: JobId) -> Option<SeenAlone> {
+        let Alone { ns, bytes } = self.reports.get(job.index())?.alone;
+        // The casts saturate.
+        Some(SeenAlone { ns: ns as u64, bytes: bytes as u64 })
     }
 
     /// As told, or as seen next to the best: of the job, or of all.
@@ -76,17 +96,14 @@ impl Caps {
         if entry.told_cap().is_some() {
             return;
         }
-        let reports = &mut self.reports[seat.job.index()];
+        let reports = self.reports[seat.job.index()];
         let since_ns = reports.reported_ns.max(entry.phase_began_ns().unwrap_or(0));
         if alone_since_ns.is_some_and(|alone_ns| alone_ns <= since_ns) && since_ns < desk.now_ns {
             let ns = (desk.now_ns - since_ns) as f64;
             let bytes = (entry.moved_bytes() - reports.reported_bytes) as f64;
-            reports.alone.add(ns, bytes);
-            self.alone.add(ns, bytes);
-            if reports.alone.ns >= ENOUGH_NS {
-                self.best_bytes_per_ns = self.best_bytes_per_ns.max(reports.alone.bytes_per_ns());
-            }
+            self.see_alone(seat.job, ns, bytes);
         }
+        let reports = &mut self.reports[seat.job.index()];
         reports.reported_ns = desk.now_ns;
         reports.reported_bytes = entry.moved_bytes();
     }

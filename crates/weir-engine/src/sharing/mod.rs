@@ -5,6 +5,7 @@ mod caps;
 mod deadlines;
 mod exclusive;
 mod fair;
+mod fair_clock;
 mod greedy;
 mod minmax;
 mod online;
@@ -22,7 +23,7 @@ pub use online::Online;
 pub use set10::Set10;
 pub use weir::Weir;
 
-use crate::engine::{Desk, JobId};
+use crate::engine::{Desk, JobId, SeenAlone};
 use periodic::{Periodic, Planning, Timetable};
 use std::fmt;
 use std::str::FromStr;
@@ -46,6 +47,12 @@ pub trait Policy {
     fn left(&mut self, _job: JobId, _desk: &mut Desk) {}
 
     fn time_passed(&mut self, _desk: &mut Desk) {}
+
+    /// What the job has done so far while no other was served, if the policy keeps that. A job that joins another engine says it
+    /// there ([`crate::engine::Past`]).
+    fn seen_alone(&self, _job: JobId) -> Option<SeenAlone> {
+        None
+    }
 
     /// Whether `moved` does something. A host may save itself reports that nobody reads.
     fn wants_progress(&self) -> bool {

@@ -19,8 +19,12 @@
 //! In overload the jobs that are worst off are many. There the jobs whose progress (`1 - f`, the inverse of
 //! the stretch) is 9 % behind that of the mean job are *overdue*: they go before all others, the highest `f` first,
 //! until they are no longer. While stalls are few this limit is too wide to matter ([`Ledger::limit`]).
-//! Each job is given what it can use; what it leaves goes to the next in rank. A job that can use less than its fair share
-//! ranks higher for it: it runs beside others, not after them.
+//! Each job is given what it can use; what it leaves goes to the next in rank.
+//!
+//! Before all ranks stands that no phase ends later than fair sharing would have ended it ([`FairClock`]): a phase that would is
+//! *due* and goes first. So does a job that can use less than its fair share, which fair sharing would never keep waiting. A phase of unknown size
+//! goes before the ranks while it has moved less than two thirds of its fair part, unless that is too little to matter in the job's
+//! life. Where all sizes are known, no phase ends later than fairly; tests/sharing_weir.rs holds it to that.
 //!
 //! - It needs no characteristic time. What is left comes from past phases; for a job without
 //!   any, from how much others move for the time they compute.
@@ -37,9 +41,10 @@
 use super::Policy;
 use super::caps::Caps;
 use super::deadlines::Deadlines;
+use super::fair_clock::{FairClock, Urgency};
 use super::greedy::Greedy;
 use super::tournament::{Line, overtaken_at_ns};
-use crate::engine::{Desk, Job, JobId, elapsed_ns};
+use crate::engine::{Desk, Job, JobId, Past, SeenAlone, elapsed_ns};
 use crate::records::Seat;
 
 #[derive(Default)]
@@ -47,6 +52,12 @@ pub struct Weir {
     greedy: Greedy,
     ledger: Ledger,
     caps: Caps,
+    clock: FairClock,
+    throughput: Throughput,
+    /// Phases that can use less than their fair share, which the clock does not count.
+    beside: Vec<Seat>,
+    /// Phases whose urgency has changed; kept for its memory.
+    changed: Vec<(Seat, Urgency)>,
     timer_ns: Option<u64>,
     /// When a phase last began or ended.
     news_ns: u64,
@@ -80,15 +91,25 @@ const MAX_BEHIND: f64 = 0.09;
 const OVERLOAD: f64 = 0.08;
 const ROOM_BELOW_OVERLOAD: f64 = 4.0;
 
-/// How strongly a job is preferred that can use but a part of its fair share.
-const BESIDE: f64 = 2.0;
-
 /// The served job ranks this much higher. To change places costs a message to either, and of many whose ranks
 /// are all but the same one would overtake the other at every event.
 const IN_PLACE: f64 = 0.01;
 
-/// Lifts the overdue above all others.
+/// Lifts the overdue above all others, those behind above these, and those due above all.
 const OVERDUE: f64 = 1e9;
+const BEHIND: f64 = 1e11;
+const DUE: f64 = 1e12;
+
+/// A phase of unknown size may be behind by so much time, and this part of the job's life.
+const PATIENCE_NS: f64 = 50e6;
+const PATIENCE: f64 = 0.015;
+
+/// Looks whether a phase is due are at least so far apart.
+const MIN_LOOK_NS: f64 = 1e6;
+
+/// A size is known from past phases that differ by at most this part, until the phase has moved so many times their mean.
+const KNOWN_SPREAD: f64 = 0.5;
+const KNOWN_UNTIL: f64 = 1.2;
 
 /// A waiting job is looked at again when its stall has grown by at least this part of the mean one, and in one step at most
 /// so many jobs are: the others' turn comes at the next.
@@ -100,8 +121,9 @@ const OUTGROWN: f64 = 3.0;
 
 impl Policy for Weir {
     fn joined(&mut self, job: JobId, desk: &mut Desk) {
-        self.ledger.join(job);
-        self.caps.join(job, desk.now_ns);
+        let past = desk.info(job).map_or(Past::default(), |info| info.past);
+        self.ledger.join(job, past);
+        self.caps.join(job, past.alone, desk.now_ns);
     }
 
     fn left(&mut self, job: JobId, _desk: &mut Desk) {
@@ -112,8 +134,13 @@ impl Policy for Weir {
         let seat = desk.seat(job);
         self.news_ns = desk.now_ns;
         self.ledger.phase_began(seat, desk);
+        self.throughput.somebody_asks(self.ledger.asking, desk.now_ns);
+        let cap = self.caps.of(seat, desk);
+        self.beside.push(seat);
+        self.ledger.standings[seat.index()].urgency = Urgency::Due;
         let line = self.ledger.line(seat, false, desk);
-        self.greedy.enter_with_cap(seat, self.caps.of(seat, desk), line, desk);
+        self.greedy.enter_with_cap(seat, cap, line, desk);
+        self.count_who_can_use_its_share(desk);
         self.settle(desk);
     }
 
@@ -124,14 +151,19 @@ impl Policy for Weir {
         let seat = desk.seat(job);
         let alone_since_ns = self.alone.filter(|&(alone, _)| alone == seat).map(|(_, since_ns)| since_ns);
         self.caps.learn(seat, alone_since_ns, desk);
-        self.ledger.progressed(seat, desk);
-        if !self.greedy.is_served(seat) {
-            return;
+        self.throughput.add(self.ledger.progressed(seat, desk));
+        let entry = desk.seated(seat);
+        self.clock.moved(seat, entry.moved_bytes(), known_bytes(entry));
+        let mut news = self.clock.is_time_to_look();
+        if self.greedy.is_served(seat) {
+            let line = self.ledger.line(seat, true, desk);
+            self.greedy.change(seat, line, desk);
+            if desk.seated(seat).told_cap().is_none() {
+                self.greedy.change_cap(seat, self.caps.of(seat, desk));
+                news = true;
+            }
         }
-        let line = self.ledger.line(seat, true, desk);
-        self.greedy.change(seat, line, desk);
-        if desk.seated(seat).told_cap().is_none() {
-            self.greedy.change_cap(seat, self.caps.of(seat, desk));
+        if news {
             self.settle(desk);
         }
     }
@@ -139,7 +171,13 @@ impl Policy for Weir {
     fn ended(&mut self, job: JobId, desk: &mut Desk) {
         let seat = desk.seat(job);
         self.news_ns = desk.now_ns;
+        self.throughput.add(self.ledger.progressed(seat, desk));
+        match self.beside.iter().position(|&beside| beside == seat) {
+            Some(index) => drop(self.beside.swap_remove(index)),
+            None => self.clock.ended(seat, desk.seated(seat).moved_bytes()),
+        }
         self.ledger.phase_ended(seat, desk);
+        self.throughput.somebody_ends(self.ledger.asking, desk.now_ns);
         self.caps.phase_ended(seat, desk);
         self.greedy.leave(seat);
         self.settle(desk);
@@ -154,6 +192,10 @@ impl Policy for Weir {
         self.settle(desk);
     }
 
+    fn seen_alone(&self, job: JobId) -> Option<SeenAlone> {
+        self.caps.seen_alone(job)
+    }
+
     fn wants_progress(&self) -> bool {
         true
     }
@@ -166,21 +208,114 @@ impl Weir {
             let line = self.ledger.line(seat, false, desk);
             self.greedy.change(seat, line, desk);
         }
+        self.look_who_is_due(desk);
         let ledger = &mut self.ledger;
         self.greedy.settle(desk, |seat, served, desk| ledger.line(seat, served, desk));
         let alone = self.greedy.only_served();
         if alone != self.alone.map(|(seat, _)| seat) {
             self.alone = alone.map(|seat| (seat, desk.now_ns));
         }
-        if self.timer_ns.is_none_or(|at_ns| at_ns <= desk.now_ns) {
-            self.timer_ns = None;
-            if self.greedy.somebody_waits(desk.now_ns) {
-                let wait_ns = LOOK_AGAIN_NS.max((desk.now_ns - self.news_ns) / LOOKS);
-                let at_ns = desk.now_ns.saturating_add(wait_ns);
+        self.timer_ns = self.timer_ns.filter(|&at_ns| at_ns > desk.now_ns);
+        if self.greedy.somebody_waits(desk.now_ns) {
+            let wait_ns = LOOK_AGAIN_NS.max((desk.now_ns - self.news_ns) / LOOKS);
+            let room_ns = self.clock.room_bytes() / self.throughput.bytes_per_ns(desk.now_ns);
+            let at_ns = desk.now_ns.saturating_add(wait_ns.min(room_ns.max(MIN_LOOK_NS) as u64));
+            if self.timer_ns.is_none_or(|timer_ns| at_ns < timer_ns) {
                 self.timer_ns = Some(at_ns);
                 desk.timer(at_ns);
             }
         }
+    }
+
+    /// The clock counts a phase from when it can use its fair share on. The more phases there are, the smaller that is.
+    fn count_who_can_use_its_share(&mut self, desk: &Desk) {
+        let bytes_per_ns = self.throughput.bytes_per_ns(desk.now_ns);
+        let mut index = 0;
+        while let Some(&seat) = self.beside.get(index) {
+            if self.caps.of(seat, desk) * (self.ledger.asking as f64) < 1.0 {
+                index += 1;
+                continue;
+            }
+            self.beside.swap_remove(index);
+            let job = desk.seated(seat);
+            let life_ns = elapsed_ns(job.history().joined_ns, desk.now_ns);
+            let patience_bytes = bytes_per_ns * (PATIENCE_NS + PATIENCE * life_ns);
+            self.clock.began(seat, job.moved_bytes(), known_bytes(job), patience_bytes);
+            self.change_urgency(seat, Urgency::Calm, desk);
+        }
+    }
+
+    fn look_who_is_due(&mut self, desk: &Desk) {
+        if !self.clock.is_time_to_look() {
+            return;
+        }
+        let grain_bytes = (self.throughput.bytes_per_ns(desk.now_ns) * MIN_LOOK_NS).max(1.0);
+        let mut changed = std::mem::take(&mut self.changed);
+        self.clock.look(grain_bytes, |seat, urgency| changed.push((seat, urgency)));
+        for (seat, urgency) in changed.drain(..) {
+            self.change_urgency(seat, urgency, desk);
+        }
+        self.changed = changed;
+    }
+
+    fn change_urgency(&mut self, seat: Seat, urgency: Urgency, desk: &Desk) {
+        self.ledger.standings[seat.index()].urgency = urgency;
+        let line = self.ledger.line(seat, self.greedy.is_served(seat), desk);
+        self.greedy.change(seat, line, desk);
+    }
+}
+
+/// What the phase under way moves in all, where that is known.
+fn known_bytes(job: Job) -> Option<f64> {
+    let moved_bytes = job.moved_bytes() as f64;
+    if let Some(bytes) = job.announced_bytes() {
+        return Some(bytes as f64).filter(|&bytes| moved_bytes <= bytes);
+    }
+    let history = job.history();
+    let (mean_bytes, spread_bytes) = (history.past_mean_bytes, history.past_deviation_bytes());
+    let is_known = history.past_phases() > 0
+        && spread_bytes <= KNOWN_SPREAD * mean_bytes
+        && moved_bytes <= KNOWN_UNTIL * mean_bytes + 2.0 * spread_bytes;
+    is_known.then(|| moved_bytes + residual(mean_bytes - moved_bytes, spread_bytes))
+}
+
+/// How fast the storage has been while there was something to do.
+#[derive(Default)]
+struct Throughput {
+    bytes: f64,
+    busy_ns: f64,
+    busy_since_ns: u64,
+}
+
+/// What was longer ago counts half.
+const THROUGHPUT_MEMORY_NS: f64 = 1000e9;
+
+impl Throughput {
+    fn add(&mut self, bytes: f64) {
+        self.bytes += bytes;
+    }
+
+    fn somebody_asks(&mut self, asking: u64, now_ns: u64) {
+        if asking == 1 {
+            self.busy_since_ns = now_ns;
+        }
+    }
+
+    fn somebody_ends(&mut self, asking: u64, now_ns: u64) {
+        if asking == 0 {
+            self.busy_ns += elapsed_ns(self.busy_since_ns, now_ns);
+            self.busy_since_ns = now_ns;
+            if self.busy_ns > THROUGHPUT_MEMORY_NS {
+                self.bytes /= 2.0;
+                self.busy_ns /= 2.0;
+            }
+        }
+    }
+
+    /// At least a byte in a second: nothing is divided by nothing.
+    fn bytes_per_ns(&self, now_ns: u64) -> f64 {
+        let busy_ns = self.busy_ns + elapsed_ns(self.busy_since_ns, now_ns);
+        (self.bytes / busy_ns.max(1.0)).max(1e-9)
     }
 }
 
@@ -214,11 +349,11 @@ struct Stalls {
     fraction: f64,
 }
 
-/// How a job in its phase stands: a cache line with all that is asked of it until the phase ends.
+/// How a job in its phase stands: all that is asked of it until the phase ends.
 #[derive(Clone, Copy)]
-#[repr(align(64))]
 struct Standing {
-    joined_ns: u64,
+    /// When its life began, as far as the clock goes back.
+    born_ns: u64,
     /// The mean over its phases, this one included, of the compute time before each.
     compute_ns: f64,
     stalls: Stalls,
@@ -228,19 +363,22 @@ struct Standing {
     worth: f64,
     /// `ln(lost)`.
     lost: f64,
+    moved_bytes: u64,
     overdue: bool,
+    urgency: Urgency,
 }
 
 const SERVED: u64 = u64::MAX;
 
-const _: () = assert!(size_of::<Standing>() == 64);
-
 impl Ledger {
-    fn join(&mut self, job: JobId) {
+    fn join(&mut self, job: JobId, past: Past) {
         if self.stalls.len() <= job.index() {
             self.stalls.resize(job.index() + 1, Stalls::default());
         }
-        self.stalls[job.index()] = Stalls::default();
+        let past_ns = past.stalled_ns as f64;
+        let fraction = past_ns / (past.life_ns as f64 + GRACE_NS);
+        self.stalls[job.index()] = Stalls { past_ns, fraction };
+        self.sum_of_fractions += fraction;
         self.jobs += 1;
     }
 
@@ -253,13 +391,15 @@ impl Ledger {
         self.asking += 1;
         let job = desk.seated(seat);
         let standing = Standing {
-            joined_ns: job.history().joined_ns,
+            born_ns: job.history().joined_ns.saturating_sub(job.past().life_ns),
             compute_ns: job.compute_ns() as f64 / (job.history().past_phases() + 1) as f64,
             stalls: self.stalls[seat.job.index()],
             stalled_since_ns: SERVED,
             worth: 0.0,
-            lost: self.lost(job) + self.beside(job.cap()),
+            lost: self.lost(job),
+            moved_bytes: 0,
             overdue: false,
+            urgency: Urgency::Calm,
         };
         let standing = Standing { worth: standing.lost - self.left(job).ln(), ..standing };
         if self.standings.len() <= seat.index() {
@@ -302,20 +442,25 @@ impl Ledger {
         self.sum_of_fractions += fraction - standing.stalls.fraction;
         standing.stalls.fraction = fraction;
         standing.overdue = fraction >= limit && (!served || standing.overdue);
-        let Standing { worth, overdue, .. } = *standing;
+        let Standing { worth, overdue, urgency, .. } = *standing;
         if !served {
             let missing = if overdue { 1.0 } else { limit - fraction };
             self.look_by(seat, overtaken_at_ns(now_ns, missing.max(MIN_LOOK * mean), growth));
         }
         let (in_place, grows) = if served { (IN_PLACE, 0.0) } else { (0.0, 1.0) };
+        let lift = match urgency {
+            Urgency::Calm => 0.0,
+            Urgency::Behind => BEHIND,
+            Urgency::Due => DUE,
+        };
         if overdue {
-            let value = OVERDUE + fraction * (1.0 + in_place);
+            let value = lift + OVERDUE + fraction * (1.0 + in_place);
             return Line { value, slope: grows * growth, at_ns: now_ns };
         }
         let stalled = fraction / mean;
         let (pull, next_pull) = (pull(stalled), pull(stalled + 1.0));
         let slope = grows * (next_pull - pull) * growth / mean;
-        Line { value: pull + worth + in_place, slope, at_ns: now_ns }
+        Line { value: lift + pull + worth + in_place, slope, at_ns: now_ns }
     }
 
     /// A deadline is only when to look: an earlier one stays as it is, even while the job is served.
@@ -335,11 +480,14 @@ impl Ledger {
         None
     }
 
-    /// The job has moved some of its phase's volume.
-    fn progressed(&mut self, seat: Seat, desk: &Desk) {
-        let left = self.left(desk.seated(seat));
+    /// The job has moved some of its phase's volume. Answers how much since this was last said.
+    fn progressed(&mut self, seat: Seat, desk: &Desk) -> f64 {
+        let job = desk.seated(seat);
+        let left = self.left(job);
         let standing = &mut self.standings[seat.index()];
         standing.worth = standing.lost - left.ln();
+        let before_bytes = std::mem::replace(&mut standing.moved_bytes, job.moved_bytes());
+        (job.moved_bytes() - before_bytes) as f64
     }
 
     /// The logarithm of what a second of stall costs: the job's nodes, times the part of their time that they compute
@@ -351,12 +499,6 @@ impl Ledger {
         let compute_ns = job.compute_ns() as f64 / (past_phases + 1.0);
         let efficiency = if compute_ns > 0.0 { compute_ns / (compute_ns + io_ns) } else { 1.0 };
         (job.nodes() as f64 * efficiency.max(0.01)).ln()
-    }
-
-    /// What it adds to a job's rank that it can use less than its fair share: others hardly notice it beside them, and under fair
-    /// sharing it would not wait at all.
-    fn beside(&self, cap: f64) -> f64 {
-        -BESIDE * (cap * self.asking as f64).min(1.0).ln()
     }
 
     /// What the phase is expected to move still, in units of the mean phase.
@@ -414,7 +556,7 @@ impl Standing {
     }
 
     fn life_ns(&self, now_ns: u64) -> f64 {
-        elapsed_ns(self.joined_ns, now_ns) + GRACE_NS
+        elapsed_ns(self.born_ns, now_ns) + GRACE_NS
     }
 }
 

@@ -1,6 +1,6 @@
 //! The loop: what happens next, tell the engine, do what it says.
 
-use super::metrics::{JobOutcome, Outcome};
+use super::metrics::{JobOutcome, Outcome, PhaseOutcome};
 use super::storage::{Demand, Storage};
 use super::workload::{Job, Phase, Phases};
 use crate::engine::{Action, Engine, Event, JobId};
@@ -26,6 +26,24 @@ pub fn simulate(jobs: &[Job], policy: Box<dyn Policy>, setting: &Setting) -> Out
     let mut run = Run::new(jobs, policy, setting);
     run.go();
     run.outcome()
+}
+
+/// The same, and every I/O phase: those that ended in the order of their ends, then those that had not.
+pub fn simulate_phases(
+    jobs: &[Job],
+    policy: Box<dyn Policy>,
+    setting: &Setting,
+) -> (Outcome, Vec<PhaseOutcome>) {
+    let mut run = Run::new(jobs, policy, setting);
+    run.phases = Some(Vec::new());
+    run.go();
+    let mut phases = run.phases.take().unwrap_or_default();
+    for (job, runner) in run.runners.iter().enumerate() {
+        if let Some(began_ns) = runner.io_since_ns {
+            phases.push(PhaseOutcome { job, began_ns, ended_ns: None, volume_ns: runner.volume_ns });
+        }
+    }
+    (run.outcome(), phases)
 }
 
 /// A job's place in its program.
@@ -69,6 +87,8 @@ struct Run<'a> {
     timer_ns: Option<u64>,
     now_ns: u64,
     steps: u64,
+    /// The phases that have ended, if anybody wants to know.
+    phases: Option<Vec<PhaseOutcome>>,
 }
 
 impl<'a> Run<'a> {
@@ -103,6 +123,7 @@ impl<'a> Run<'a> {
             timer_ns: None,
             now_ns: 0,
             steps: 0,
+            phases: None,
         }
     }
 
@@ -193,6 +214,10 @@ impl<'a> Run<'a> {
                 runner.outcome.io_ns += runner.left_ns / self.jobs[job].cap;
             }
             let bytes = runner.volume_ns - runner.told_ns;
+            if let Some(phases) = &mut self.phases {
+                let (volume_ns, ended_ns) = (runner.volume_ns, Some(self.now_ns));
+                phases.push(PhaseOutcome { job, began_ns: io_since_ns, ended_ns, volume_ns });
+            }
             let id = JobId(job as u32);
             self.tell(Event::BytesMoved { job: id, bytes });
             self.tell(Event::PhaseEnded { job: id });

@@ -15,6 +15,17 @@ pub struct JobOutcome {
     pub in_io_ns: f64,
 }
 
+/// One I/O phase of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseOutcome {
+    /// Index of its job.
+    pub job: usize,
+    pub began_ns: u64,
+    /// `None` when the run was stopped before.
+    pub ended_ns: Option<u64>,
+    pub volume_ns: u64,
+}
+
 /// A run, measured over a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {

@@ -5,13 +5,15 @@
 
 mod applications;
 mod driver;
+mod fairness;
 mod metrics;
 mod storage;
 mod workload;
 
 pub use applications::{Lengths, as_jobs};
-pub use driver::{Setting, simulate};
-pub use metrics::{JobOutcome, Outcome};
+pub use driver::{Setting, simulate, simulate_phases};
+pub use fairness::fair_ends_ns;
+pub use metrics::{JobOutcome, Outcome, PhaseOutcome};
 pub use storage::Storage;
 pub use workload::{Job, Mix, Phase, Phases, Program, iosets};
 
