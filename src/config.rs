@@ -55,7 +55,7 @@ const DEFAULT: Config = Config {
     policy: PolicyKind::Weir,
     order: DEFAULT_ORDER,
     backfill: true,
-    gate: Gate::Mpi,
+    gate: Gate::Auto,
     gate_paths: Vec::new(),
     max_wait_ns: 60_000_000_000,
     free_bytes: 512 << 10,
@@ -196,7 +196,7 @@ fn parse(lookup: impl Fn(&str) -> Option<String>) -> (Config, Vec<String>) {
         v.parse().map(|order| config.order = order).is_ok()
     });
     setting("WEIR_BACKFILL", "on or off", "on", &mut |v| flag(v).map(|on| config.backfill = on).is_ok());
-    setting("WEIR_GATE", "mpi, all or off, and paths behind a colon", "mpi", &mut |v| {
+    setting("WEIR_GATE", "auto, mpi, all or off, and paths behind a colon", "auto", &mut |v| {
         gate(v).map(|(gate, paths)| (config.gate, config.gate_paths) = (gate, paths)).is_ok()
     });
     setting("WEIR_MAX_WAIT", "a time such as 60, 500ms or 2s", "60", &mut |v| {

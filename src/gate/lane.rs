@@ -55,7 +55,7 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { storages: Vec::new(), devices: V
 
 /// The lane of each file, by the file's index in the record. The first stands for all files that have no place of their own.
 static FILE_LANES: [AtomicU8; MAX_FILES + 1] = [const { AtomicU8::new(NOT_LOOKED_UP) }; MAX_FILES + 1];
-const MAX_FILES: usize = 1 << 16;
+pub(super) const MAX_FILES: usize = 1 << 16;
 const NOT_LOOKED_UP: u8 = 0;
 /// The file is not held back.
 const ALONE: u8 = u8::MAX;
@@ -229,7 +229,10 @@ pub(super) fn of_path(path: &str) -> Option<Attached> {
 /// The lane of an open file; nothing if it cannot be told, this time.
 #[cold]
 fn look_up(descriptor: i32) -> Option<u8> {
-    let device = device_of(descriptor)?;
+    let FileKind { device, is_regular } = kind_of(descriptor)?;
+    if !is_regular {
+        return Some(ALONE);
+    }
     let mut known = known();
     if let Some((_, lane)) = known.devices.iter().find(|(of, _)| *of == device) {
         return Some(*lane);
@@ -249,17 +252,30 @@ fn look_up(descriptor: i32) -> Option<u8> {
     Some(lane)
 }
 
-/// The device of an open file. Every rank asks: no server need be asked for it.
-fn device_of(descriptor: i32) -> Option<u64> {
+struct FileKind {
+    device: u64,
+    /// A file with data, or a folder; no pipe, terminal, socket or device.
+    is_regular: bool,
+}
+
+impl FileKind {
+    fn new(device: u64, mode: u32) -> FileKind {
+        FileKind { device, is_regular: matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR) }
+    }
+}
+
+/// What an open file is, and on which device. Every rank asks: no server need be asked for it.
+fn kind_of(descriptor: i32) -> Option<FileKind> {
     // SAFETY: zeros are valid descriptions, which outlive the calls; an empty path is the descriptor itself.
     unsafe {
         let mut about: libc::statx = std::mem::zeroed();
         let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-        if libc::statx(descriptor, c"".as_ptr(), flags, 0, &mut about) == 0 {
-            return Some(libc::makedev(about.stx_dev_major, about.stx_dev_minor));
+        if libc::statx(descriptor, c"".as_ptr(), flags, libc::STATX_TYPE, &mut about) == 0 {
+            let device = libc::makedev(about.stx_dev_major, about.stx_dev_minor);
+            return Some(FileKind::new(device, u32::from(about.stx_mode)));
         }
         let mut about: libc::stat = std::mem::zeroed();
-        (libc::fstat(descriptor, &mut about) == 0).then_some(about.st_dev)
+        (libc::fstat(descriptor, &mut about) == 0).then(|| FileKind::new(about.st_dev, about.st_mode))
     }
 }
 

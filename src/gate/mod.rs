@@ -1,7 +1,7 @@
 //! The gate: a job that shares storage with others waits here for its turn.
 //!
 //! Only the calls that really move data pass it, one by one: those of the MPI library beneath
-//! `MPI_File_*` (the aggregators' in a collective call), and the program's own with `WEIR_GATE=all`. Ranks
+//! `MPI_File_*` (the aggregators' in a collective call), and the program's own where they move much ([`own`]). Ranks
 //! that wait for an aggregator wait inside MPI as they would for a slow disk, so no rank is ever left
 //! outside a collective call that another has entered, and nothing needs to be communicated.
 //!
@@ -14,6 +14,7 @@ mod desk;
 pub(crate) mod hints;
 mod lane;
 mod leader;
+mod own;
 mod page;
 pub(crate) mod reads;
 mod storage;
@@ -39,7 +40,9 @@ use weir_profile::layout::{Block, GateCounts, Header};
 static HELD_BACK: AtomicUsize = AtomicUsize::new(NOTHING);
 const NOTHING: usize = 0;
 const BY_MPI: usize = 1;
-const EVERYTHING: usize = 2;
+/// What the MPI library moves, and what the program itself moves to or from regular files.
+const LARGE: usize = 2;
+const EVERYTHING: usize = 3;
 
 /// The system moves no more with one call, whatever it is asked for. What a call that it refuses asks for must not use up
 /// the credit there is.
@@ -55,10 +58,12 @@ pub(crate) fn arm() -> bool {
     let held_back = match config::get(|c| (c.coordinator.is_some(), c.gate)) {
         (false, _) | (_, Gate::Off) => NOTHING,
         (_, Gate::Mpi) => BY_MPI,
+        (_, Gate::Auto) => LARGE,
         (_, Gate::All) => EVERYTHING,
     };
     if held_back != NOTHING {
         lane::reset();
+        own::reset();
         let is_small_free = config::get(|c| c.free_bytes > 0);
         MIN_BYTES.store(if is_small_free { USUAL_MIN_BYTES } else { 0 }, Relaxed);
     }
@@ -132,23 +137,76 @@ fn replace_leader(lane: &'static Lane) {
 
 /// A request of `bytes` bytes on a file is about to start: waits until it may. `descriptor` tells where the file lies.
 pub(crate) fn admit(thread: &Thread, block: &Block, descriptor: i32, bytes: u64) -> Pass {
-    let held_back = HELD_BACK.load(Relaxed);
-    let is_held_back = match thread.caller.get() {
-        caller if caller.is_mpi() => held_back != NOTHING,
-        Caller::App => held_back == EVERYTHING,
-        _ => false,
-    };
-    if !is_held_back || (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
+    let is_own = thread.caller.get() == Caller::App;
+    if !is_held_back(thread, descriptor) || (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
         return Pass::FREE;
     }
     let Some(attached) = lane::of_file(block, || Some(descriptor)) else { return Pass::FREE };
     let bytes = bytes.min(MAX_BYTES);
+    if is_own {
+        own::note(bytes);
+    }
     match attached.page.ledger.enter(attached.slot, bytes) {
         Entry::Admitted => {}
         Entry::AdmittedAhead => begin_ahead(attached.lane),
+        Entry::MustWait if is_own && own::is_in_signal_handler() => go_on(attached, bytes),
         Entry::MustWait => wait(attached, bytes),
     }
     Pass { request: Some(Admitted { attached, bytes, start_ns: now_ns() }), read: None }
+}
+
+/// Whether the call of this thread on a file may have to wait for its turn.
+fn is_held_back(thread: &Thread, descriptor: i32) -> bool {
+    let held_back = HELD_BACK.load(Relaxed);
+    match thread.caller.get() {
+        caller if caller.is_mpi() => held_back != NOTHING,
+        Caller::App => held_back == EVERYTHING || held_back == LARGE && own::is_data(descriptor),
+        _ => false,
+    }
+}
+
+/// The same for a sync, which moves what was written before.
+pub(crate) fn admit_sync(thread: &Thread, block: &Block, descriptor: i32) -> Pass {
+    let is_own = thread.caller.get() == Caller::App && HELD_BACK.load(Relaxed) == LARGE;
+    if is_own && !own::is_much_to_sync() { Pass::FREE } else { admit(thread, block, descriptor, 0) }
+}
+
+/// The same for a call on a stream, which moves so many bytes or, if that is not known, 0.
+pub(crate) fn admit_stream(
+    thread: &Thread,
+    block: &'static Block,
+    descriptor: i32,
+    bytes: u64,
+) -> StreamPass {
+    if HELD_BACK.load(Relaxed) != LARGE {
+        return StreamPass { pass: admit(thread, block, descriptor, 0), gathers: None, charged_bytes: 0 };
+    }
+    match own::gathered_bytes(block, bytes) {
+        Some(all_bytes) => {
+            let pass = admit(thread, block, descriptor, all_bytes);
+            StreamPass { pass, gathers: None, charged_bytes: bytes }
+        }
+        None => StreamPass { pass: Pass::FREE, gathers: Some(block), charged_bytes: 0 },
+    }
+}
+
+/// A call on a stream that was let in; it ends when this is dropped.
+pub(crate) struct StreamPass {
+    pass: Pass,
+    /// What it moves is kept in mind until it is enough for a turn.
+    gathers: Option<&'static Block>,
+    /// What it was charged with before it moved anything.
+    charged_bytes: u64,
+}
+
+impl StreamPass {
+    /// The call has moved so much.
+    pub(crate) fn moved(&mut self, bytes: u64) {
+        match self.gathers {
+            Some(block) => own::gather(block, bytes),
+            None => self.pass.charge(bytes.saturating_sub(self.charged_bytes)),
+        }
+    }
 }
 
 /// The same for one that reads: an aggregator's may then have to wait for its turn at the storage, which is not
@@ -177,6 +235,16 @@ fn call_leader(lane: &'static Lane) {
         && !presence.attached.page.bell.ring()
     {
         lane.thread.start(presence);
+    }
+}
+
+/// The request goes on without its turn: where it is made nothing may be waited for.
+#[cold]
+fn go_on(attached: Attached, bytes: u64) {
+    let Attached { page, slot, .. } = attached;
+    page.ledger.start_waiting(slot, bytes);
+    if page.ledger.stop_waiting(slot, bytes, Outcome::Alone) {
+        page.wake_ranks();
     }
 }
 

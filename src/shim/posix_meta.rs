@@ -119,7 +119,7 @@ macro_rules! fd_calls {
             unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
                 if observing() && let Some(block) = files::of_fd(Module::Posix, $fd) {
                     let _caller = by_whom(Thread::current(), $fd);
-                    let _pass = ($waits && gate::is_on()).then(|| gate::admit(Thread::current(), block, $fd, 0));
+                    let _pass = ($waits && gate::is_on()).then(|| gate::admit_sync(Thread::current(), block, $fd));
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let answer = unsafe { real($fd $(, $arg)*) };

@@ -43,7 +43,7 @@ pub(super) fn of_stream(stream: *mut FILE) -> Option<&'static Block> {
 /// The descriptor of a stream, -1 for one without. Read where glibc's public `struct _IO_FILE` has it:
 /// `fileno` would set `errno` for a stream in memory.
 #[inline(always)]
-fn descriptor(stream: *mut FILE) -> c_int {
+pub(super) fn descriptor(stream: *mut FILE) -> c_int {
     const FILENO_OFFSET: usize = 112;
     // SAFETY: a stream of the program's; the structure is part of glibc's ABI.
     unsafe { stream.cast::<c_int>().byte_add(FILENO_OFFSET).read() }
@@ -75,10 +75,20 @@ fn note(block: &'static Block, op: &'static Op, start_ticks: u64, end_ticks: u64
     data::stdio(Thread::current(), block, &Call { op, start_ticks, end_ticks, bytes });
 }
 
-/// Rows `function(arguments) -> answer: stream, direction, bytes it moved`.
+/// What a call is asked to move, or 0 where that is not known.
+macro_rules! asked {
+    () => {
+        0
+    };
+    ($bytes:expr) => {
+        $bytes
+    };
+}
+
+/// Rows `function(arguments) -> answer: stream, direction, bytes it moved, bytes it is asked to move`.
 macro_rules! data_calls {
     ($($name:ident ($($arg:ident: $type:ty),*) -> $answer:ty: $stream:ident, $direction:ident,
-        |$result:ident| $bytes:expr, else $missing:expr;)+) => {$(
+        |$result:ident| $bytes:expr, else $missing:expr $(, of $asked:expr)?;)+) => {$(
         #[allow(non_snake_case)]
         mod $name {
             use super::*;
@@ -108,17 +118,15 @@ macro_rules! data_calls {
                 unsafe { real($($arg),*) }
             }
 
-            /// How much will be moved is known afterwards.
             #[cold]
             #[inline(never)]
             unsafe fn gated(block: &'static Block, $($arg: $type),*) -> $answer {
-                // SAFETY: a stream that the C library knows.
-                let descriptor = unsafe { libc::fileno($stream) };
-                let mut pass = gate::admit(Thread::current(), block, descriptor, 0);
+                let asked_bytes = asked!($($asked)?) as u64;
+                let mut pass = gate::admit_stream(Thread::current(), block, descriptor($stream), asked_bytes);
                 let start = ticks();
                 // SAFETY: the program's own call.
                 let $result = unsafe { real($($arg),*) };
-                pass.charge($bytes.unwrap_or(0));
+                pass.moved($bytes.unwrap_or(0));
                 done_behind_gate(block, &OP, start, $bytes);
                 $result
             }
@@ -134,15 +142,15 @@ fn length(text: *const c_char) -> Option<u64> {
 
 data_calls! {
     fread(to: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
-        stream, Read, |items| Some((items * size) as u64), else 0;
+        stream, Read, |items| Some((items * size) as u64), else 0, of size.saturating_mul(n);
     fwrite(from: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
-        stream, Write, |items| Some((items * size) as u64), else 0;
+        stream, Write, |items| Some((items * size) as u64), else 0, of size.saturating_mul(n);
     fread_unlocked(to: *mut c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
-        stream, Read, |items| Some((items * size) as u64), else 0;
+        stream, Read, |items| Some((items * size) as u64), else 0, of size.saturating_mul(n);
     fwrite_unlocked(from: *const c_void, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
-        stream, Write, |items| Some((items * size) as u64), else 0;
+        stream, Write, |items| Some((items * size) as u64), else 0, of size.saturating_mul(n);
     __fread_chk(to: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
-        stream, Read, |items| Some((items * size) as u64), else 0;
+        stream, Read, |items| Some((items * size) as u64), else 0, of size.saturating_mul(n);
     fgets(to: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char:
         stream, Read, |text| length(text), else std::ptr::null_mut();
     __fgets_chk(to: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char:
@@ -153,7 +161,7 @@ data_calls! {
     fgets_unlocked(to: *mut c_char, n: c_int, stream: *mut FILE) -> *mut c_char:
         stream, Read, |text| length(text), else std::ptr::null_mut();
     __fread_unlocked_chk(to: *mut c_void, room: size_t, size: size_t, n: size_t, stream: *mut FILE) -> size_t:
-        stream, Read, |items| Some((items * size) as u64), else 0;
+        stream, Read, |items| Some((items * size) as u64), else 0, of size.saturating_mul(n);
     __fgets_unlocked_chk(to: *mut c_char, room: size_t, n: c_int, stream: *mut FILE) -> *mut c_char:
         stream, Read, |text| length(text), else std::ptr::null_mut();
     fgetc_unlocked(stream: *mut FILE) -> c_int: stream, Read, |c| (c >= 0).then_some(1), else missing();

@@ -4,7 +4,7 @@ use super::caller::{Thread, observing};
 use super::posix::{self, AT_POSITION};
 use super::real::{self, Slot, early};
 use super::shield::{keeping_errno, shield};
-use super::stdio::{done, of_stream};
+use super::stdio::{descriptor, done, of_stream};
 use super::wrap::{c_function, c_name, real_function};
 use crate::arch::variadic;
 use crate::clock::ticks;
@@ -48,8 +48,13 @@ fn print(op: &'static Op, stream: *mut FILE, real: impl FnOnce() -> c_int) -> c_
     if observing()
         && let Some(block) = of_stream(stream)
     {
+        let mut pass =
+            gate::is_on().then(|| gate::admit_stream(Thread::current(), block, descriptor(stream), 0));
         let start = ticks();
         let printed = real();
+        if let Some(pass) = &mut pass {
+            pass.moved(u64::try_from(printed).unwrap_or(0));
+        }
         done(block, op, start, u64::try_from(printed).ok());
         return printed;
     }
@@ -61,11 +66,11 @@ fn print_on(op: &'static Op, fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if observing()
         && let Some(block) = files::of_fd(Module::Posix, fd)
     {
-        let mut pass = gate::is_on().then(|| gate::admit(Thread::current(), block, fd, 0));
+        let mut pass = gate::is_on().then(|| gate::admit_stream(Thread::current(), block, fd, 0));
         let start = ticks();
         let printed = real();
         if let Some(pass) = &mut pass {
-            pass.charge(u64::try_from(printed).unwrap_or(0));
+            pass.moved(u64::try_from(printed).unwrap_or(0));
         }
         posix::done(block, op, start, ticks(), printed as ssize_t, AT_POSITION);
         return printed;

@@ -22,6 +22,15 @@ pub(super) fn list() -> Vec<Scenario> {
         scenario("counts::own_fsync", |place| held(place, "fsync")).only(SYSTEM),
         scenario("counts::own_dprintf", |place| held(place, "dprintf")).only(SYSTEM),
         scenario("counts::own_fwrite", |place| held(place, "fwrite")).only(SYSTEM),
+        scenario("counts::large_pwrite", |place| held_as(place, "auto", "pwrite")).only(SYSTEM),
+        scenario("counts::large_fwrite", |place| held_as(place, "auto", "fwrite")).only(SYSTEM),
+        scenario("counts::large_putc", |place| held_as(place, "auto", "putc")).only(SYSTEM),
+        scenario("counts::free_log", |place| passes(place, "log")).only(SYSTEM),
+        scenario("counts::free_fsync", |place| passes(place, "fsync")).only(SYSTEM),
+        scenario("counts::free_pipe", |place| passes(place, "pipe")).only(SYSTEM),
+        scenario("counts::free_output", |place| passes(place, "output")).only(SYSTEM),
+        scenario("counts::free_handler", |place| passes(place, "handler")).only(SYSTEM),
+        scenario("counts::free_child", |place| passes(place, "child")).only(SYSTEM),
     ]
 }
 
@@ -95,11 +104,31 @@ fn many(place: &Place) -> Verdict {
 
 const HELD: Program = c("held", "tests/programs/held.c", &[]);
 
-/// The time that a call of the program's own was held back belongs to its phase, and is no part of its I/O.
 fn held(place: &Place, how: &str) -> Verdict {
+    held_as(place, "all", how)
+}
+
+fn own_call(place: &Place, how: &str) -> Verdict<Job> {
     let program = [place.mpi.build(&HELD)?.into_os_string(), how.into()];
-    let job = Job::mpi(&place.name, &place.mpi, 1, program).preload([library()]);
-    let ran = waits_for(place, job.variable("WEIR_GATE", "all"), "held", Duration::from_secs(1))?;
+    Ok(Job::mpi(&place.name, &place.mpi, 1, program).preload([library()]))
+}
+
+/// What needs no turn, or may not be made to wait, ends while another job keeps its turn.
+fn passes(place: &Place, how: &str) -> Verdict {
+    let directory = Directory::new()?;
+    let keeper = Keeper::start(place, &directory)?;
+    let job = own_call(place, how)?.variable("WEIR_COORDINATOR", directory.elect());
+    let ran = Live::start(&job.variable("WEIR_FREE_BYTES", "0"), how)?.end()?;
+    keeper.release()?;
+    ensure(ran.code == 0, || format!("code {}: {}", ran.code, ran.stderr))?;
+    let profile = profile::only(&ran, 1)?;
+    ensure(gate(&profile, "waits") == 0, || format!("the profile says {}", profile["coordination"]))
+}
+
+/// The time that a call of the program's own was held back belongs to its phase, and is no part of its I/O.
+fn held_as(place: &Place, counts: &str, how: &str) -> Verdict {
+    let job = own_call(place, how)?.variable("WEIR_GATE", counts);
+    let ran = waits_for(place, job, "held", Duration::from_secs(1))?;
     let profile = profile::only(&ran, 1)?;
     let phases = profile["phases"]["list"].as_array().into_iter().flatten();
     let in_phases: f64 = phases.filter_map(|phase| phase["wait_s"].as_f64()).sum();

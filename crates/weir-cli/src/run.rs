@@ -66,8 +66,8 @@ pub(crate) struct Args {
     /// [default: WEIR_BACKFILL or on]
     #[arg(long, value_name = "ON", value_parser = flag)]
     backfill: Option<String>,
-    /// Whose I/O waits for its turn: mpi, all or off; for some files only with their paths behind a colon,
-    /// as in mpi:/scratch [default: WEIR_GATE or mpi]
+    /// Whose I/O waits for its turn: auto (MPI-IO, and much of the program's own), mpi, all or off; for some files only
+    /// with their paths behind a colon, as in auto:/scratch [default: WEIR_GATE or auto]
     #[arg(long, value_name = "WHAT", value_parser = gate)]
     gate: Option<String>,
     /// The longest wait for a turn, such as 60s [default: WEIR_MAX_WAIT or 60s]
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn values_are_checked_before_anything_runs() {
         assert!(coordinator("elect:/a").is_ok() && coordinator("somewhere").is_err());
-        assert!(gate("mpi:/scratch").is_ok() && gate("posix").is_err());
+        assert!(gate("mpi:/scratch").is_ok() && gate("auto").is_ok() && gate("posix").is_err());
         assert!(policy("set10").is_ok() && policy("best").is_err());
         assert!(positive_time("200ms") == Ok("200ms".into()) && positive_time("soon").is_err());
         assert!(path_pattern("/a:/b").is_err() && path_pattern("/scratch/*").is_ok());

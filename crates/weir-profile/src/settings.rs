@@ -4,7 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     Off,
+    /// What the MPI library moves for `MPI_File_*`.
     Mpi,
+    /// That, and what the program itself moves to or from regular files if it is much.
+    Auto,
+    /// Every data call.
     All,
 }
 
@@ -85,14 +89,15 @@ pub fn tidy(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// `mpi`, `all` or `off`, and behind a colon the files it is about; all if none are named.
+/// `auto`, `mpi`, `all` or `off`, and behind a colon the files it is about; all if none are named.
 pub fn gate(value: &str) -> Result<(Gate, Vec<String>), &'static str> {
     let (kind, rest) = value.split_once(':').unwrap_or((value, ""));
     let gate = match kind {
         "off" => Gate::Off,
         "mpi" => Gate::Mpi,
+        "auto" => Gate::Auto,
         "all" => Gate::All,
-        _ => return Err("mpi, all or off, and paths behind a colon"),
+        _ => return Err("auto, mpi, all or off, and paths behind a colon"),
     };
     Ok((gate, paths(rest)))
 }
@@ -128,6 +133,7 @@ mod tests {
         let some = vec!["/scratch".to_string(), "/projects/*".to_string()];
         assert_eq!(gate("all:/scratch:/projects/*"), Ok((Gate::All, some)));
         assert_eq!(gate("mpi"), Ok((Gate::Mpi, vec![])));
+        assert_eq!(gate("auto:"), Ok((Gate::Auto, vec![])));
         assert!(gate("posix").is_err() && gate("").is_err());
     }
 
