@@ -224,7 +224,7 @@ fn any_job() -> impl Strategy<Value = sim::Job> {
 }
 
 /// Fifty small jobs that keep the storage busy without pause, and one large one, which a rule of "shortest first" would never
-/// serve: no phase of its takes longer than one and a half times what it would take in fair sharing with what came.
+/// serve: no phase of its, though nobody knows their sizes, takes longer than twice what it would take in fair sharing with what came.
 #[test]
 fn nobody_starves() {
     let small = sim::Job {
@@ -259,7 +259,7 @@ fn nobody_starves() {
     for (phase, fair_ns) in phases.iter().zip(fair_ns).filter(|(phase, _)| phase.job == 0) {
         let length_ns = |end_ns: u64| (end_ns - phase.began_ns) as f64;
         let (took_ns, fair_ns) = (length_ns(phase.ended_ns.expect("all finish")), length_ns(fair_ns));
-        assert!(took_ns <= 1.55 * fair_ns + 5e7, "{took_ns} ns, fairly {fair_ns}");
+        assert!(took_ns <= 2.0 * fair_ns + 5e7, "{took_ns} ns, fairly {fair_ns}");
     }
 }
 

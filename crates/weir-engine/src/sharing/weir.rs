@@ -5,16 +5,16 @@
 //! weighs one against the other. A job ranks by
 //!
 //! ```text
-//! pull(f / F) − ln(left) + ln(lost)          f    = part of its life that the job has been stalled in I/O
+//! pull(f / F) − 0.85 ln(left) + ln(lost)     f    = part of its life that the job has been stalled in I/O
 //!                                            F    = mean of f over the jobs
 //!                                            left = volume it is expected to move still in this phase
 //!                                            lost = node seconds of computing that a second of stall costs
-//!                                            pull(x) = 1.25 x, at most 5
+//!                                            pull(x) = 0.8 x, at most 5
 //! ```
 //!
 //! and the highest is served, at once and in place of the job that is served, once it is a hundredth above.
-//! Without the first term this is the shortest remaining time first, weighted by what a wait costs. With it, a job that
-//! has been stalled as much more than another as the mean job in all goes before one a third its size.
+//! Without the first term this is nearly the shortest remaining time first, weighted by what a wait costs. With it, a job that
+//! has been stalled as much more than another as the mean job in all goes before one two fifths its size.
 //!
 //! In overload the jobs that are worst off are many. There the jobs whose progress (`1 - f`, the inverse of
 //! the stretch) is 9 % behind that of the mean job are *overdue*: they go before all others, the highest `f` first,
@@ -23,8 +23,9 @@
 //!
 //! Before all ranks stands that no phase ends later than fair sharing would have ended it ([`FairClock`]): a phase that would is
 //! *due* and goes first. So does a job that can use less than its fair share, which fair sharing would never keep waiting. A phase of unknown size
-//! goes before the ranks while it has moved less than two thirds of its fair part, unless that is too little to matter in the job's
-//! life. Where all sizes are known, no phase ends later than fairly; tests/sharing_weir.rs holds it to that.
+//! goes before the ranks while it has moved less than a quarter of its fair part, unless that is too little to matter in the job's
+//! life: no job is to fall more than about 2 % behind fair sharing for it. Where all sizes are known, no phase ends later than fairly;
+//! tests/sharing_weir.rs holds it to that.
 //!
 //! - It needs no characteristic time. What is left comes from past phases; for a job without
 //!   any, from how much others move for the time they compute.
@@ -75,7 +76,10 @@ const LOOK_AGAIN_NS: u64 = 2_000_000_000;
 const LOOKS: u64 = 20_000;
 
 /// How strongly a job that is stalled more than the mean one is preferred.
-const PULL: f64 = 1.25;
+const PULL: f64 = 0.8;
+
+/// What the logarithm of the size counts.
+const SIZE: f64 = 0.85;
 
 /// No stall outweighs more than this in the logarithm of the size: a phase some hundred times shorter than the others goes
 /// before them whatever they have suffered, at no cost to them.
@@ -102,7 +106,7 @@ const DUE: f64 = 1e12;
 
 /// A phase of unknown size may be behind by so much time, and this part of the job's life.
 const PATIENCE_NS: f64 = 50e6;
-const PATIENCE: f64 = 0.015;
+const PATIENCE: f64 = 0.02;
 
 /// Looks whether a phase is due are at least so far apart.
 const MIN_LOOK_NS: f64 = 1e6;
@@ -359,7 +363,7 @@ struct Standing {
     stalls: Stalls,
     /// Stalled since then, on top of the past; [`SERVED`] while it is not.
     stalled_since_ns: u64,
-    /// The rank without what stalls add to it: `ln(lost) − ln(left)` as of the latest news.
+    /// The rank without what stalls add to it: `ln(lost) − 0.85 ln(left)` as of the latest news.
     worth: f64,
     /// `ln(lost)`.
     lost: f64,
@@ -401,7 +405,7 @@ impl Ledger {
             overdue: false,
             urgency: Urgency::Calm,
         };
-        let standing = Standing { worth: standing.lost - self.left(job).ln(), ..standing };
+        let standing = Standing { worth: standing.lost - SIZE * self.left(job).ln(), ..standing };
         if self.standings.len() <= seat.index() {
             self.standings.resize(seat.index() + 1, standing);
         }
@@ -485,7 +489,7 @@ impl Ledger {
         let job = desk.seated(seat);
         let left = self.left(job);
         let standing = &mut self.standings[seat.index()];
-        standing.worth = standing.lost - left.ln();
+        standing.worth = standing.lost - SIZE * left.ln();
         let before_bytes = std::mem::replace(&mut standing.moved_bytes, job.moved_bytes());
         (job.moved_bytes() - before_bytes) as f64
     }
