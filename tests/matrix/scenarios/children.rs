@@ -6,6 +6,7 @@ use crate::run::{Job, Ran};
 use crate::{SYSTEM, Stop, Verdict, ensure, profile};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::path::Path;
 
 pub(super) fn list() -> Vec<Scenario> {
     vec![
@@ -20,7 +21,6 @@ const RANKS: usize = 2;
 
 fn job(place: &Place) -> Verdict<Job> {
     let executable = place.mpi.build(&c("children", "tests/programs/children.c", &[]))?;
-    // Open MPI warns of `fork` where its network does not like it.
     Ok(Job::mpi(&place.name, &place.mpi, RANKS, [executable]))
 }
 
@@ -63,7 +63,11 @@ fn many(place: &Place) -> Verdict {
 }
 
 fn pool(place: &Place) -> Verdict {
-    let Some(python) = place.mpi.get("MPI_PYTHON") else {
+    // The distribution's is for Open MPI.
+    let of_debian =
+        place.mpi.name == "openmpi" && Path::new("/usr/lib/python3/dist-packages/mpi4py").exists();
+    let python = place.mpi.get("MPI_PYTHON").or(of_debian.then_some("/usr/bin/python3"));
+    let Some(python) = python else {
         return Err(Stop::Skip(format!("no mpi4py for {}", place.mpi.name)));
     };
     let program = root().join("tests/programs/pool.py");
