@@ -44,8 +44,8 @@ const INTERPRETERS: &[Interpreter] = &[
         long_value: &["--check-hash-based-pycs"],
         ..PLAIN
     },
-    Interpreter { names: &["perl"], code: "eE", value: "I", attached: "mMiFxCDdVl0", ..PLAIN },
-    Interpreter { names: &["ruby"], code: "e", value: "IrCEX", attached: "FiKTWx0", ..PLAIN },
+    Interpreter { names: &["perl"], code: "eE", value: "I", attached: "mMiFx", ..PLAIN },
+    Interpreter { names: &["ruby"], code: "e", value: "IrCEX", attached: "Fix", ..PLAIN },
     Interpreter {
         names: &["julia"],
         code: "eE",
@@ -145,10 +145,13 @@ fn subject(interpreter: &Interpreter, arguments: &[String]) -> Option<String> {
     None
 }
 
-/// The script's name; what the shell has put in its place has none.
+/// The script's name; what the shell has put in its place has none, and what looks like code is taken for code, whatever option it
+/// stands behind.
 fn script_name(path: &str) -> Option<String> {
-    let has_name = !path.is_empty() && !path.starts_with("/dev/") && !path.starts_with("/proc/");
-    has_name.then(|| base(path).to_string())
+    let is_file = !path.starts_with("/dev/") && !path.starts_with("/proc/");
+    let is_code = |c: char| c.is_control() || "\"'`;(){}<>|&$*\\".contains(c);
+    let is_name = |name: &&str| !name.is_empty() && !name.contains(char::is_whitespace);
+    Some(base(path)).filter(is_name).filter(|_| is_file && !path.contains(is_code)).map(String::from)
 }
 
 fn base(path: &str) -> &str {
@@ -184,7 +187,7 @@ mod tests {
             ("ruby|-r|mpi|a.rb", "a.rb"),
             ("julia|-t|4|--project=.|-L|init.jl|a.jl", "a.jl"),
             ("R|--no-echo|--no-restore|--file=a.R|--args", "a.R"),
-            ("R|-f|dir/a.R", "a.R"),
+            ("R|-f|my dir/a.R", "a.R"),
             ("bash|-e|run.sh", "run.sh"),
         ] {
             assert_eq!(named(words), expected, "{words}");
@@ -204,6 +207,8 @@ mod tests {
             ("python3|/dev/fd/63", "python3"),
             ("perl|-e|secret", "perl"),
             ("perl|-lane|secret", "perl"),
+            ("perl|-de|secret", "perl"),
+            ("python3|--unknown-option|secret()", "python3"),
             ("perl|-I|lib|-Mstrict|-E|secret", "perl"),
             ("ruby|-ne|secret", "ruby"),
             ("julia|-e|secret", "julia"),
