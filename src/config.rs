@@ -1,6 +1,6 @@
 //! The `WEIR_*` variables: read once when armed, a bad value gets one line and its default.
 
-use crate::profile;
+use crate::{child, profile};
 use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::sync::RwLock;
@@ -12,7 +12,7 @@ use weir_coord::member::Way;
 use weir_coord::server::Settings;
 use weir_coord::{DEFAULT_ORDER, Order, PolicyKind};
 pub(crate) use weir_profile::settings::Gate;
-use weir_profile::settings::{bytes, count, flag, from_directory, gate, paths, time_ns};
+use weir_profile::settings::{SAID_UNWRITABLE, bytes, count, flag, from_directory, gate, paths, time_ns};
 
 /// What the environment asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +81,7 @@ const KNOWN: &[&str] = &[
     "WEIR_VERBOSE",
     "WEIR_LIB",
     "WEIR_HELPER",
+    SAID_UNWRITABLE,
     "WEIR_ROOT", // what modulefiles call the place where something is installed
     "WEIR_COORDINATOR",
     "WEIR_KEY",
@@ -94,6 +95,10 @@ const KNOWN: &[&str] = &[
     "WEIR_PERIOD",
     "WEIR_NODES",
 ];
+
+pub(crate) fn is_lock_free() -> bool {
+    child::is_unused(&CONFIG)
+}
 
 pub(crate) fn get<R>(look: impl FnOnce(&Config) -> R) -> R {
     look(&CONFIG.read().unwrap_or_else(|e| e.into_inner()))

@@ -3,6 +3,7 @@
 mod abi;
 mod arch;
 mod capi;
+mod child;
 mod clock;
 mod config;
 #[allow(deprecated)] // fetch_update: the oldest compiler we build with does not know its new name

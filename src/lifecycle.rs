@@ -7,7 +7,7 @@
 use crate::clock::{self, Moment};
 use crate::shim::caller::{self, Caller, Thread};
 use crate::shim::{late, real, shield};
-use crate::{abi, config, gate, heap, measure, profile};
+use crate::{abi, child, config, gate, measure, profile};
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
@@ -51,6 +51,8 @@ pub(crate) fn armed_at() -> Moment {
     *ARMED_AT.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+static ARMING: Mutex<()> = Mutex::new(());
+
 /// What kind of initialisation the program did: only a world tells its rank and size.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Model {
@@ -60,6 +62,7 @@ pub(crate) enum Model {
 
 /// MPI is up: from here on calls are measured. Cheap: no file is touched before the first I/O.
 pub(crate) fn initialised(model: Model) {
+    child::becomes_rank();
     OPEN_INITS.fetch_add(1, Relaxed);
     ensure_armed(model);
 }
@@ -72,7 +75,6 @@ pub(crate) fn ensure_armed_late() {
 }
 
 fn ensure_armed(model: Model) {
-    static ARMING: Mutex<()> = Mutex::new(());
     let _guard = ARMING.lock().unwrap_or_else(|e| e.into_inner());
     let state = STATE.load(Acquire);
     if state == ARMED || state == DRAINING || shield::fuse_is_blown() || config::disabled() {
@@ -95,7 +97,7 @@ fn ensure_armed(model: Model) {
     // SAFETY: both functions stay loaded as long as the process lives (the library is linked with
     // `-z nodelete`), and do little more than store to statics.
     HANDLERS.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_forked_child));
+        libc::pthread_atfork(Some(child::about_to_fork), None, Some(child::forked));
         on_exit(at_exit, std::ptr::null_mut());
     });
     let generation = GENERATION.fetch_add(1, AcqRel) + 1;
@@ -118,22 +120,32 @@ fn ensure_armed(model: Model) {
     });
 }
 
-/// A child of `fork` is not the MPI process: it leaves its parent's record alone.
-extern "C" fn in_forked_child() {
-    STATE.store(INERT, Relaxed);
-    heap::after_fork();
+/// In a forked child: MPI is its parent's.
+pub(crate) fn forget_inits() {
     OPEN_INITS.store(0, Relaxed);
-    gate::forget();
-    measure::forget();
+}
+
+/// In a forked child: what it does is counted as its parent's was. Its only thread owns the first lane.
+pub(crate) fn rearm() {
+    if clock::counts_cycles() {
+        caller::take_ownership(GENERATION.load(Relaxed), true);
+    }
+    STATE.store(ARMED, Release);
+}
+
+pub(crate) fn are_locks_free() -> bool {
+    child::is_free(&ARMED_AT) && child::is_free(&ARMING)
 }
 
 /// `MPI_Finalize` or the end of a session is about to be done; `true` when it is the last one.
 pub(crate) fn finalising() -> bool {
-    if OPEN_INITS.fetch_sub(1, Relaxed) > 1 {
+    // What a child calls so is its parent's to be finalised.
+    if child::is_one() || OPEN_INITS.fetch_sub(1, Relaxed) > 1 {
         return false;
     }
     let was_armed = STATE.compare_exchange(ARMED, DRAINING, AcqRel, Relaxed).is_ok();
     if was_armed {
+        child::rank_ends();
         profile::mark_end(Ended::Finalized, 0);
         measure::finish();
     }

@@ -193,10 +193,15 @@ fn widen(series: &Series) {
     series.shift.fetch_add(1, Relaxed);
 }
 
+static NAMING: Mutex<()> = Mutex::new(());
+
+pub(super) fn is_lock_free() -> bool {
+    crate::child::is_free(&NAMING)
+}
+
 /// Where the record keeps the name of a phase, counted from 1: the place it has, the first free one, or the
 /// last, which says that there were more names.
 pub(crate) fn name_place(name: &str) -> u64 {
-    static NAMING: Mutex<()> = Mutex::new(());
     let _guard = NAMING.lock().unwrap_or_else(|e| e.into_inner());
     let Some(header) = record::header() else { return 0 };
     let kept: Text<PHASE_NAME_WORDS> = Text([const { Cell::new(0) }; PHASE_NAME_WORDS]);

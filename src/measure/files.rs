@@ -116,6 +116,10 @@ fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+pub(super) fn is_lock_free() -> bool {
+    crate::child::is_free(&REGISTRY)
+}
+
 pub(super) fn forget() {
     forget_fds(0, usize::MAX);
     // Without waiting: in a forked child another thread of the parent may have held it.

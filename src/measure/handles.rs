@@ -175,6 +175,10 @@ pub(crate) fn remove(handle: usize) {
     }
 }
 
+pub(super) fn is_lock_free() -> bool {
+    crate::child::is_free(&WRITING)
+}
+
 pub(super) fn forget() {
     SPLITS.iter().for_each(|place| place.store(std::ptr::null_mut(), Relaxed));
     LEFT_OUT.iter().for_each(|place| place.store(0, Relaxed));

@@ -121,6 +121,10 @@ pub(super) fn leave_out(index: usize) {
     STATES[index].lane.store((&raw const NOWHERE).cast_mut(), Relaxed);
 }
 
+pub(super) fn are_locks_free() -> bool {
+    STATES.iter().all(|state| crate::child::is_free(&state.lock))
+}
+
 /// The lane's words.
 #[inline(always)]
 pub(crate) fn words<A: Access>() -> &'static Lane {

@@ -22,3 +22,18 @@ pub(crate) fn forget() {
     pending::forget();
     steady::forget();
 }
+
+/// In a forked child: nothing is stored to the parent's record, which it has mapped too.
+pub(crate) fn leave_parent() {
+    (0..weir_profile::layout::LANES).for_each(lane::leave_out);
+}
+
+/// Whether nobody is within any of the locks here.
+pub(crate) fn are_locks_free() -> bool {
+    record::is_lock_free()
+        && files::is_lock_free()
+        && handles::is_lock_free()
+        && pending::is_lock_free()
+        && lane::are_locks_free()
+        && activity::is_lock_free()
+}

@@ -89,6 +89,10 @@ pub(crate) fn take_all() -> Vec<Pending> {
     std::mem::take(&mut *lock()).into_values().flatten().collect()
 }
 
+pub(super) fn is_lock_free() -> bool {
+    crate::child::is_free(&PENDING)
+}
+
 pub(super) fn forget() {
     COUNT.store(0, Relaxed);
     if let Ok(mut all) = PENDING.try_lock() {

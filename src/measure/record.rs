@@ -104,6 +104,10 @@ fn back(base: *mut u8, part: Range<usize>) -> bool {
     unsafe { memory::back(base.add(part.start), part.len()) }
 }
 
+pub(super) fn is_lock_free() -> bool {
+    crate::child::is_free(&MAPPING)
+}
+
 /// Stops using the record without touching it. The mapping stays: another thread may be in a call.
 pub(super) fn forget() {
     BASE.store(std::ptr::null_mut(), Release);
@@ -117,6 +121,9 @@ pub(super) fn forget() {
 pub(crate) fn ensure() -> bool {
     if header().is_some() {
         return true;
+    }
+    if !crate::child::may_begin() {
+        return false;
     }
     let mut slot = locked();
     if header().is_some() {
@@ -141,12 +148,15 @@ pub(crate) fn ensure() -> bool {
     super::lane::begin(0, lane_at(base, 0));
     super::lane::leave_out(1);
     let kept = made.and_then(|memory| node::keep(&memory, profile::record_name()));
-    if let Err(reason) = &kept {
+    if let Err(reason) = &kept
+        && !crate::child::is_one()
+    {
         header.alone.store(1, Relaxed);
         header.note.set(reason);
         node::say_why_alone(reason);
     }
-    let is_kept = kept.is_ok();
+    // A program may have any number of children: without a helper process that bounds them, none leaves a file.
+    let is_kept = kept.is_ok() || crate::child::is_one();
     *slot = Some(Mapping { is_kept, reserved_bytes, backed_bytes: first_bytes, written_to: None });
     // Only now can other threads see it.
     BASE.store(base, Release);
@@ -216,6 +226,7 @@ fn write_header(header: &Header, used_bytes: usize) {
     header.pid.store(u64::from(std::process::id()), Relaxed);
     header.process_start.store(weir_profile::process_start(u64::from(std::process::id())), Relaxed);
     header.rank.store(identity.rank, Relaxed);
+    header.child_of.store(u64::from(crate::child::rank_process()), Relaxed);
     header.lanes.store(1, Relaxed);
     header.nprocs.store(identity.nprocs, Relaxed);
     header.abi.store(abi::current().kind as u64, Relaxed);

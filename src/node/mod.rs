@@ -128,6 +128,15 @@ pub(crate) fn flush() -> bool {
         && matches!(wait_for_answer(&socket, WRITE_LIMIT), Some((Answer::Done(_), _)))
 }
 
+/// Says to the `weir run` that this job was started by, if there is one here, that the job has come to its end. Nobody is waited for.
+pub(crate) fn tell_run() {
+    let identity = profile::identity();
+    if let Ok(socket) = connect(&Address::of_run(identity.user, &identity.job), identity.user) {
+        let request = Request::Ran { nprocs: identity.nprocs, mpi: identity.mpi.clone() };
+        let _ = send_request(&socket, &request, None);
+    }
+}
+
 /// What became of the profile.
 pub(crate) enum Merge {
     /// It is there, or there was nothing to be written.

@@ -11,13 +11,14 @@ pub(crate) use signals::watch as watch_signals;
 use crate::clock::{self, Moment};
 use crate::lifecycle::{self, Model};
 use crate::node::{self, Merge};
-use crate::{config, measure};
+use crate::{child, config, measure};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use weir_profile::job::{Launch, RECORD_EXTENSION, launch_suffix};
 use weir_profile::layout::Ended;
+use weir_profile::settings::{CANNOT_WRITE, SAID_UNWRITABLE};
 
 static IDENTITY: RwLock<Option<Arc<Identity>>> = RwLock::new(None);
 /// The process that was armed.
@@ -34,6 +35,15 @@ pub(crate) fn identify(model: Model) {
     PROCESS.store(std::process::id(), Relaxed);
     HAS_FILE.store(true, Relaxed);
     *IDENTITY.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(identity));
+}
+
+/// In a forked child: it is recorded itself, as its parent's rank.
+pub(crate) fn is_forked() {
+    PROCESS.store(std::process::id(), Relaxed);
+}
+
+pub(crate) fn is_lock_free() -> bool {
+    child::is_unused(&IDENTITY)
 }
 
 pub(crate) fn identity() -> Arc<Identity> {
@@ -94,13 +104,18 @@ pub(crate) fn record_path() -> PathBuf {
 /// Of one process after the other, each with a record of its own.
 const MOST_IMAGES: usize = 1_000;
 
+/// Whether `weir run` has said that there can be no profile.
+fn has_been_said() -> bool {
+    config::variable(SAID_UNWRITABLE).is_some()
+}
+
 /// The record cannot be written.
 pub(crate) fn no_record(path: &Path, error: &std::io::Error) {
     HAS_FILE.store(false, Relaxed);
-    if identity().rank == 0 {
+    if identity().rank == 0 && !has_been_said() {
         let place = path.parent().and_then(Path::parent).unwrap_or(path).display();
         config::say(&format!(
-            "cannot write to WEIR_DIR={place}: {error}; the program runs on, what it does is not recorded"
+            "{CANNOT_WRITE}{place}: {error}; the program runs on, what it does is not recorded"
         ));
     }
 }
@@ -141,12 +156,16 @@ pub(crate) fn write() {
     if identity.rank != 0 {
         return;
     }
+    if config::variable("WEIR_JOB_ID").is_some() {
+        node::tell_run();
+    }
     let launch = Launch { id: Some(identity.launch), start_ns: lifecycle::armed_at().realtime_ns };
     // A helper that kept this process's record may have gone when it had nothing more to do.
     let was_kept = measure::header().is_some_and(|header| header.alone.load(Relaxed) == 0);
     match node::merge(launch, was_kept || !is_on_one_node()) {
         Merge::Done(Some(path)) => config::say_verbose(|| format!("profile {}", path.display())),
         Merge::Done(None) => {}
+        Merge::Failed(reason) if reason.starts_with(CANNOT_WRITE) && has_been_said() => {}
         Merge::Failed(reason) => config::say(&reason),
         Merge::Late => config::say(&format!(
             "no profile yet: WEIR_DIR={} has not answered within {} s; a process of Weir's waits for it, and `weir report` \

@@ -6,7 +6,7 @@ pub(crate) mod dlsym;
 mod exec;
 pub(crate) mod late;
 mod mpi;
-mod posix;
+pub(crate) mod posix;
 mod posix_meta;
 pub(crate) mod real;
 mod requests;

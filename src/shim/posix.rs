@@ -178,6 +178,17 @@ static ASYNCHRONOUS: Mutex<Vec<Asynchronous>> = Mutex::new(Vec::new());
 /// Calls beyond this many at a time are not followed.
 const MOST_ASYNCHRONOUS: usize = 4096;
 
+pub(crate) fn is_lock_free() -> bool {
+    crate::child::is_free(&ASYNCHRONOUS)
+}
+
+/// In a forked child: what is under way is its parent's.
+pub(crate) fn forget_asynchronous() {
+    if let Ok(mut list) = ASYNCHRONOUS.try_lock() {
+        list.clear();
+    }
+}
+
 /// Remembers a control block that is about to be handed to the system: afterwards it may be freed at
 /// any moment.
 fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {

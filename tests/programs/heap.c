@@ -97,7 +97,6 @@ static void forked(void)
     over = 1;
     for (i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    tally_file(names[THREADS], 0);
 }
 
 static void exhausted(void)

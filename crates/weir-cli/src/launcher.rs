@@ -159,6 +159,22 @@ fn srun_words(words: &[OsString], variables: &[(String, OsString)], named: Optio
     told
 }
 
+/// Ranks that another MPI's launcher started do not find each other: each takes itself for the whole job. `alone` of them did, of this
+/// MPI.
+pub(crate) fn lone_ranks(launcher: &Launcher, alone: u64, mpi: &str) -> Option<String> {
+    let is_open_mpi = mpi.starts_with("Open MPI");
+    let (is_strange, advice) = match launcher.kind {
+        Kind::OpenMpi => (!is_open_mpi, ""),
+        Kind::Hydra => (is_open_mpi, ""),
+        Kind::Srun => (true, "; `srun --mpi=list` shows what it can start"),
+        Kind::Other => (false, ""),
+    };
+    (is_strange && alone > 1).then(|| {
+        let version = &launcher.version;
+        format!("{alone} ranks, each alone in a job of its own: the launcher is {version}, the program's MPI {mpi}{advice}")
+    })
+}
+
 /// The first word that is a program, and its place among the words behind a launcher: options and their values are none.
 fn first_program(words: &[OsString]) -> Option<(usize, PathBuf)> {
     let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");

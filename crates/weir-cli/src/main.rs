@@ -4,6 +4,7 @@ mod coordinator;
 mod doctor;
 mod elf;
 mod launcher;
+mod merge;
 mod node_helper;
 mod output;
 mod pages;
@@ -33,6 +34,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Say in ten seconds what a job's I/O was like
     Report(report::Args),
+    /// Make profiles of what killed jobs have left, in the name of their owners
+    Merge(merge::Args),
     /// Find out what Weir sees on this machine, or why it sees nothing of a program
     Doctor(doctor::Args),
     /// Run a scenario of your own through the scheduling policies
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Run(args) => run::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

@@ -1,10 +1,14 @@
 //! `weir run`: an MPI program with its I/O measured.
 
-use crate::report::{dress, load, summary};
+mod ears;
+mod outcome;
+
 use crate::setup::{Setup, directory, find_library, job_id, new_job_id, writable_dir};
 use crate::{Outcome, output};
+use ears::Ears;
+use outcome::profiles_of;
 use std::ffi::{OsString, c_int, c_void};
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -12,8 +16,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 use weir_coord::address::Choice;
 use weir_coord::{Order, PolicyKind};
-use weir_profile::job::{self, FOLDER_PREFIX, PROFILE_PREFIX};
-use weir_profile::{helper, settings};
+use weir_profile::settings::{self, SAID_UNWRITABLE};
 
 #[derive(clap::Args)]
 #[command(
@@ -86,6 +89,9 @@ pub(crate) struct Args {
     /// New files get hints from the coordinator (aggregators, stripes); every rank must run under Weir
     #[arg(long)]
     hints: bool,
+    /// Do not run the command if its profile cannot be written
+    #[arg(long)]
+    strict: bool,
     /// The ranks say on standard error what they find
     #[arg(short, long)]
     verbose: bool,
@@ -234,6 +240,9 @@ struct Job {
     name: String,
     /// Profiles of that name that were there before.
     before: Vec<PathBuf>,
+    /// Whether there can be one, as far as that can be told from here.
+    is_recorded: bool,
+    ears: Ears,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -254,7 +263,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     };
     // Whatever becomes of the profile, the program's own code is the answer.
-    if let Err(message) = tell_profiles(args, &job, status) {
+    if let Err(message) = outcome::tell(args, &job, status) {
         output::say(message);
     }
     Ok(exit_code(status))
@@ -263,83 +272,42 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn prepare(args: &Args) -> Result<Job, String> {
     check_environment()?;
     let library = find_library(args.lib.as_deref())?;
-    let dir = directory(args.dir.as_deref());
-    let is_new = !dir.exists();
-    let dir = writable_dir(&dir)?;
-    if is_new && !args.quiet {
-        output::say(format_args!("made {}", dir.display()));
-    }
+    let (dir, is_recorded) = profile_dir(args)?;
     let from_environment = || std::env::var("WEIR_JOB_ID").ok().map(|value| value.trim().to_string());
     let name = args.job_id.clone().or_else(from_environment).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(new_job_id);
-    let before = profiles_of(&dir, &name)?;
-    let setup = Setup::new(&args.command, &library, args.settings(&dir, &name))?;
-    Ok(Job { setup, dir, name, before })
+    let before = profiles_of(&dir, &name).unwrap_or_default();
+    let mut settings = args.settings(&dir, &name);
+    settings.extend((!is_recorded).then(|| (SAID_UNWRITABLE, "1".into())));
+    let setup = Setup::new(&args.command, &library, settings)?;
+    let ears = Ears::open(&name);
+    Ok(Job { setup, dir, name, before, is_recorded, ears })
 }
 
-/// Says where the profiles are that the job wrote, or its killed ranks left to be written.
-fn tell_profiles(args: &Args, job: &Job, status: ExitStatus) -> Result<(), String> {
-    // Ranks that were killed have left their records to the helper process, which may be about to write them.
-    helper::flush_job(&job.name, WRITE_LIMIT);
-    merge_leftovers(&job.dir, &job.name);
-    let mut profiles = profiles_of(&job.dir, &job.name)?;
-    profiles.retain(|profile| !job.before.contains(profile));
-    for profile in &profiles {
-        if !args.quiet {
-            output::say(format_args!("profile {}", profile.display()));
+/// Where profiles go, absolute, and whether they can. That they cannot costs the user a profile and not the job, unless they would
+/// rather have it so.
+fn profile_dir(args: &Args) -> Result<(PathBuf, bool), String> {
+    let dir = directory(args.dir.as_deref());
+    let is_new = !dir.exists();
+    match writable_dir(&dir) {
+        Ok(dir) => {
+            if is_new && !args.quiet {
+                output::say(format_args!("made {}", dir.display()));
+            }
+            Ok((dir, true))
         }
-        if args.report {
-            let text = summary(&load(profile)?, dress(std::io::stderr().is_terminal()));
-            output::print_aside(&format!("\n{text}"));
+        Err(reason) if args.strict => Err(reason),
+        Err(reason) => {
+            output::say(format_args!("{reason}. The command runs on, what it does is not recorded"));
+            Ok((std::path::absolute(&dir).unwrap_or(dir), false))
         }
     }
-    if profiles.is_empty() && !args.quiet {
-        let seen = "no I/O of an MPI program was seen";
-        // Whoever failed has said why, and would fail again under the doctor.
-        output::say(match status.success() {
-            true => format!("{seen}, so there is no profile; `weir doctor -- …` says why"),
-            false => format!("{seen} before the command failed ({status}), so there is no profile"),
-        });
-    }
-    Ok(())
 }
 
 /// As a shell has it: 128 and the signal for a program that was killed.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
-}
-
-/// The job and the worlds it spawned, which have a dot and a number behind its name.
-fn belongs(name: &str, job: &str) -> bool {
-    name.strip_prefix(job).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// Ranks that were killed left their records; now that the launcher has ended they are merged.
-fn merge_leftovers(dir: &Path, job: &str) {
-    let folders = job::find(dir).map(|found| found.folders).unwrap_or_default();
-    for folder in folders {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if name.strip_prefix(FOLDER_PREFIX).is_some_and(|name| belongs(name, job))
-            && let Err(error) = job::merge_folder(&folder, true).and_then(|merged| merged.write(dir))
-        {
-            output::say(error);
-        }
-    }
-}
-
-/// `weir-<application>-<job>.json`, with what may stand behind the job.
-fn profiles_of(dir: &Path, job: &str) -> Result<Vec<PathBuf>, String> {
-    let found = job::find(dir).map_err(|error| error.to_string())?;
-    let is_ours = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = name.strip_prefix(PROFILE_PREFIX).and_then(|name| name.strip_suffix(".json"));
-        name.and_then(|name| name.rfind(&format!("-{job}")).map(|at| &name[at + 1..])).is_some_and(|rest| {
-            let rest = &rest[job.len()..];
-            rest.is_empty() || rest.starts_with(['.', '-'])
-        })
-    };
-    Ok(found.profiles.into_iter().filter(is_ours).collect())
 }
 
 /// The child that signals are handed on to, 0 for none.
@@ -419,11 +387,5 @@ mod tests {
         assert!(positive_time("200ms") == Ok("200ms".into()) && positive_time("soon").is_err());
         assert!(path_pattern("/a:/b").is_err() && path_pattern("/scratch/*").is_ok());
         assert!(job_id("a/b").is_err() && job_id("4711.0").is_ok());
-    }
-
-    #[test]
-    fn spawned_worlds_belong_to_the_job() {
-        assert!(belongs("4711", "4711") && belongs("4711.1", "4711"));
-        assert!(!belongs("47110", "4711") && !belongs("0-4711", "4711"));
     }
 }

@@ -103,8 +103,7 @@ pub(crate) fn new_job_id() -> String {
     let host: String =
         host.trim().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(40).collect();
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let batch_job =
-        ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].iter().find_map(|name| std::env::var(name).ok());
+    let batch_job = weir_profile::batch::job(|name| std::env::var(name).ok());
     let name = |when: String| format!("{when}-{host}-{}", std::process::id());
     let fits = |name: &String| job_id(name).is_ok();
     batch_job.map(name).filter(fits).unwrap_or_else(|| name(since_1970.as_secs().to_string()))

@@ -213,7 +213,7 @@ fn bad_values_are_named_before_anything_runs() {
         (&["--max-files", "0"], "--max-files <N>'"),
         (&["--exclude", "/a:/b"], "--exclude <PATH>': a path with a colon"),
         (&["--job-id", "a/b"], "--job-id <ID>'"),
-        (&["--dir", "/dev/null/x"], "cannot write to /dev/null/x: "),
+        (&["--strict", "--dir", "/dev/null/x"], "cannot write to /dev/null/x: "),
         (&["--lib", "/nowhere/libweir.so"], "--lib /nowhere/libweir.so: "),
         (&["--no-such-option"], "--no-such-option"),
     ];
@@ -223,6 +223,64 @@ fn bad_values_are_named_before_anything_runs() {
         assert!(!output.status.success(), "{options:?}");
         assert!(stderr(&output).contains(expected), "{options:?}: {}", stderr(&output));
         assert!(!ran.exists(), "{options:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_costs_the_profile_and_not_the_job() {
+    let (scratch, _) = prepared("run-unwritable");
+    let program = ["run", "--dir", "/dev/null/x", "--", "sh", "-c", "echo $WEIR_DIR; exit 7"];
+    let output = weir(&scratch).args(program).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(7), &b"/dev/null/x\n"[..]));
+    let said: Vec<String> =
+        stderr(&output).lines().filter(|line| line.starts_with("weir: ")).map(String::from).collect();
+    let expected = "weir: cannot write to /dev/null/x: Not a directory (os error 20); --dir or WEIR_DIR says where profiles \
+                    go. The command runs on, what it does is not recorded";
+    assert_eq!(said, [expected]);
+    let strict =
+        weir(&scratch).args(["run", "--strict", "--dir", "/dev/null/x", "--", "true"]).output().unwrap();
+    assert_eq!(strict.status.code(), Some(125));
+}
+
+/// Says to the `weir run` that it is started by what a rank says at its end.
+#[test]
+fn the_end_of_a_job_without_io_is_told_apart_from_no_mpi_at_all() {
+    use weir_profile::helper::{Address, Request, connect, send_request};
+    let (scratch, _) = prepared("run-quiet-mpi");
+    let job = format!("quiet-{}", std::process::id());
+    let go = scratch.0.join("go");
+    let wait = format!("until [ -e {} ]; do sleep 0.02; done", go.display());
+    for (worlds, nprocs, expected) in [
+        (
+            1,
+            4,
+            "weir: MPI ran (4 ranks, MPICH 4.0.2) and did no I/O that is measured, so there is no profile",
+        ),
+        (
+            2,
+            1,
+            "weir: 2 ranks, each alone in a job of its own: the launcher is mpirun (Open MPI) 4.1.4, the program's MPI MPICH",
+        ),
+    ] {
+        let version = r#"[ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }"#;
+        let launcher = script(&scratch, "mpirun", &format!("{version}\n{wait}"));
+        let mut command = weir(&scratch);
+        command.args(["run", "--job-id", &job, "--"]).arg(launcher);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // SAFETY: asks for a number.
+        let user = unsafe { libc::geteuid() };
+        for _ in 0..worlds {
+            let socket = (0..500).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                connect(&Address::of_run(user, &job), user).ok()
+            });
+            let said = Request::Ran { nprocs, mpi: "MPICH 4.0.2".into() };
+            send_request(&socket.expect("nobody listens"), &said, None).unwrap();
+        }
+        fs::write(&go, "").unwrap();
+        let output = child.wait_with_output().unwrap();
+        fs::remove_file(&go).unwrap();
+        assert!(output.status.success() && stderr(&output).contains(expected), "{}", stderr(&output));
     }
 }
 

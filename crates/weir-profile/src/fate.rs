@@ -22,6 +22,12 @@ impl Observer {
     /// How the process of a record ended, and whether more is to be expected of the record: the process lives, or the helper
     /// process of its node has not said its last word.
     pub(crate) fn fate(&self, head: &Head, kept_by: Option<KeptBy>) -> (Fate, bool) {
+        let (fate, is_open) = self.fate_of_process(head, kept_by);
+        // Nobody waits for the children of ranks, which may outlive them.
+        (fate, is_open && !head.is_child)
+    }
+
+    fn fate_of_process(&self, head: &Head, kept_by: Option<KeptBy>) -> (Fate, bool) {
         let is_here = head.host == self.host;
         let lives = || is_here && lives(Process { pid: head.pid, start: head.process_start });
         let fate = match head.ended {

@@ -34,9 +34,14 @@ pub struct Address(Vec<u8>);
 impl Address {
     /// One of the [`NAMES`] of a job's helper on this node.
     pub fn of(user: u32, job: &str, number: usize) -> Address {
-        let namespace = metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
-        let name = fnv1a(job.bytes().chain(namespace.to_le_bytes()));
+        let name = fnv1a(job.bytes().chain(pid_namespace().to_le_bytes()));
         Address(format!("{PREFIX}{user}-{name:016x}.{number}").into_bytes())
+    }
+
+    /// Of the `weir run` that a job was started by.
+    pub fn of_run(user: u32, job: &str) -> Address {
+        let name = fnv1a(job.bytes().chain(pid_namespace().to_le_bytes()));
+        Address(format!("{PREFIX}run-{user}-{name:016x}").into_bytes())
     }
 
     /// Of all helpers of a user on this node.
@@ -65,6 +70,11 @@ impl Address {
         let length = size_of::<libc::sa_family_t>() + 1 + self.0.len().min(room.len());
         (address, length as libc::socklen_t)
     }
+}
+
+/// Which numbers of processes mean what they mean here.
+fn pid_namespace() -> u64 {
+    metadata("/proc/self/ns/pid").map_or(0, |about| about.ino())
 }
 
 /// The kind of all sockets here: messages in order, over a connection.
@@ -131,6 +141,8 @@ pub enum Request {
     /// A piece of memory with this name, made if it is not there: zeros at first, sealed, of that size at least. It lives as
     /// long as the helper. Answered with a descriptor of it.
     Memory { name: String, bytes: u64 },
+    /// Said to `weir run`, not to the helper: a world of so many ranks of this MPI has come to its end. No answer.
+    Ran { nprocs: u64, mpi: String },
 }
 
 /// What the helper answers.
@@ -158,6 +170,7 @@ impl Request {
             }
             Request::Flush => message.number(4),
             Request::Memory { name, bytes } => message.number(5).number(*bytes).bytes(name.as_bytes()),
+            Request::Ran { nprocs, mpi } => message.number(6).number(*nprocs).bytes(mpi.as_bytes()),
         };
         message.0
     }
@@ -179,6 +192,7 @@ impl Request {
             },
             4 => Request::Flush,
             5 => Request::Memory { bytes: message.number()?, name: message.text()? },
+            6 => Request::Ran { nprocs: message.number()?, mpi: message.text()? },
             _ => return None,
         };
         message.0.is_empty().then_some(request)
@@ -380,6 +394,7 @@ mod tests {
             Request::Merge { directory: directory.clone(), launch: 7, start_ns: u64::MAX },
             Request::Flush,
             Request::Memory { name: "gate".into(), bytes: 4096 },
+            Request::Ran { nprocs: 4, mpi: "Open MPI v4.1.4".into() },
         ] {
             let bytes = request.encode();
             assert_eq!(Request::decode(&bytes), Some(request));

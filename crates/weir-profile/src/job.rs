@@ -102,6 +102,19 @@ pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Leftovers, Error> {
         remove(dir, &[], claim);
         return Ok(Leftovers(Vec::new()));
     }
+    merge_launches(dir, folder, claim).map(Leftovers)
+}
+
+/// The same in memory alone, for records of other users: nothing is written to the folder, nor locked or removed there.
+pub fn look_into_folder(dir: &Path) -> Result<Vec<Profile>, Error> {
+    let folder = Folder::settled(dir, &Observer::new(false), Duration::ZERO, |_| true)?;
+    let merged =
+        if folder.is_empty() { Vec::new() } else { merge_launches(dir, folder, Rc::new(Claim::NONE))? };
+    Ok(merged.into_iter().filter(|merged| merged.did_io).map(|merged| merged.profile).collect())
+}
+
+/// A merged job for each launch. Fails if there is none.
+fn merge_launches(dir: &Path, folder: Folder, claim: Rc<Claim>) -> Result<Vec<Merged>, Error> {
     let mut merged = Vec::new();
     let mut failed = None;
     for (_, part) in folder.split() {
@@ -110,9 +123,9 @@ pub fn merge_folder(dir: &Path, job_over: bool) -> Result<Leftovers, Error> {
             Err(error) => failed = Some(error),
         }
     }
-    let Some(last) = merged.last_mut() else { return failed.map_or(Ok(Leftovers(Vec::new())), Err) };
+    let Some(last) = merged.last_mut() else { return failed.map_or(Ok(Vec::new()), Err) };
     last.profile.notes.extend(failed.map(|error| error.to_string()));
-    Ok(Leftovers(merged))
+    Ok(merged)
 }
 
 /// Merges a single record, as a job of which nothing else is known.
@@ -326,7 +339,8 @@ impl Folder {
         }
         let did_io = heads.iter().any(|head| head.blocks > 0);
         let (files, claim) = (self.merged_files(&merged), claim.clone());
-        Ok(Merged { profile: merger.finish(), did_io, dir: dir.to_path_buf(), files, claim })
+        let umask = heads.iter().find_map(|head| head.umask);
+        Ok(Merged { profile: merger.finish(), did_io, umask, dir: dir.to_path_buf(), files, claim })
     }
 
     /// Whether a rank has written this record itself, as it does when its helper process is gone: what that had is older.
@@ -407,6 +421,8 @@ pub struct Merged {
     pub profile: Profile,
     /// Whether any rank touched a file.
     pub did_io: bool,
+    /// File mode creation mask of its processes, if it is known.
+    pub umask: Option<u32>,
     dir: PathBuf,
     files: Vec<Finished>,
     claim: Rc<Claim>,
@@ -420,6 +436,15 @@ impl Leftovers {
     pub fn write(self, out_dir: &Path) -> Result<(), Error> {
         self.0.into_iter().try_for_each(|merged| merged.write(out_dir).map(drop))
     }
+}
+
+/// Where the profiles of a folder's records belong: beside it.
+pub fn directory_of(folder: &Path) -> PathBuf {
+    // A folder that was named relative to itself has its parent above.
+    if folder.file_name().is_none() {
+        return folder.join("..");
+    }
+    folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
 impl Merged {

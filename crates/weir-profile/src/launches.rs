@@ -38,7 +38,8 @@ impl Starts {
     /// In one launch a rank is one process: as many as a rank had, so many launches there were.
     pub(crate) fn of(heads: &[&Head]) -> Starts {
         let mut processes: BTreeMap<(u64, String, u64), u64> = BTreeMap::new();
-        for head in heads {
+        // A child began with its parent, and tells no launches apart.
+        for head in heads.iter().filter(|head| !head.is_child) {
             let start = processes.entry(process(head)).or_insert(u64::MAX);
             *start = head.start_ns.min(*start);
         }

@@ -172,9 +172,19 @@ pub struct Header {
     pub kept: Cell,
     /// 1 when no helper process keeps this record: it is written at its end only, for the reason in `note`.
     pub alone: Cell,
+    /// [`UMASK_KNOWN`] and the file mode creation mask of the process, stored by the helper process of the node, which has it from
+    /// there; 0 when not known.
+    pub umask: Cell,
+    /// The process of the rank that forked this one, or one of its parents; 0 in the record of a rank.
+    pub child_of: Cell,
+    /// Children of this node's ranks whose records the helper process did not take: stored by it, in the first record of its file.
+    pub lost_children: Cell,
     pub reserved:
-        [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 8 - 4 - 32 - 192 - 2 - 3],
+        [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 8 - 4 - 32 - 192 - 2 - 6],
 }
+
+/// In [`Header::umask`]: the lower bits are a mask.
+pub const UMASK_KNOWN: u64 = 1 << 32;
 
 /// What the helper process of the node has done with a record so far. The number stands in the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! the helper process of its node ([`helper`]), which brings them to the folder ([`node`]) and calls [`finish_job`] at the end;
 //! the `weir` command calls the rest.
 
+pub mod batch;
 pub mod bins;
 mod calls;
 mod claim;

@@ -73,6 +73,27 @@ struct RankSoFar {
     file_ns: u64,
 }
 
+/// The children of a rank, as far as they were merged.
+#[derive(Default)]
+struct ChildrenSoFar {
+    children: Children,
+    io_ns: u64,
+}
+
+impl ChildrenSoFar {
+    fn add(&mut self, child: &RankSoFar) {
+        let Children { count, bytes_read, bytes_written, .. } = &mut self.children;
+        *count += 1;
+        *bytes_read = bytes_read.saturating_add(child.rank.bytes_read);
+        *bytes_written = bytes_written.saturating_add(child.rank.bytes_written);
+        self.io_ns = self.io_ns.saturating_add(child.io_ns);
+    }
+
+    fn finish(self) -> Children {
+        Children { io_s: seconds(self.io_ns), ..self.children }
+    }
+}
+
 pub(crate) struct Merger {
     frame: Frame,
     modules: [Totals; 3],
@@ -86,6 +107,8 @@ pub(crate) struct Merger {
     burst_gap_ns: u64,
     marked: Marked,
     ranks: Vec<RankSoFar>,
+    /// What processes that a rank has forked did, by rank.
+    children: BTreeMap<u64, ChildrenSoFar>,
     dropped: Dropped,
     coordination: Coordination,
     notes: Vec<String>,
@@ -107,6 +130,7 @@ impl Merger {
             burst_gap_ns: 0,
             marked: Marked::default(),
             ranks: Vec::new(),
+            children: BTreeMap::new(),
             dropped: Dropped::default(),
             coordination: Coordination::default(),
             notes: Vec::new(),
@@ -117,8 +141,11 @@ impl Merger {
     /// Adds a record; records come in order of rank.
     pub(crate) fn add(&mut self, record: &Record, fate: Fate) {
         let names: HashMap<u64, String> = record.names().collect();
-        let rank = self.add_counters(record, &names, fate);
-        self.add_rank(rank);
+        let process = self.add_counters(record, &names, fate);
+        match record.head.is_child {
+            true => self.add_child(process),
+            false => self.add_rank(process),
+        }
         self.add_calls(record, &names);
         self.histograms.add(record);
         self.timeline.add(record);
@@ -130,6 +157,7 @@ impl Merger {
         self.dropped.collectives = self.dropped.collectives.saturating_add(head.dropped.collectives);
         self.dropped.requests = self.dropped.requests.saturating_add(head.dropped.requests);
         self.dropped.handles = self.dropped.handles.saturating_add(head.dropped.handles);
+        self.dropped.children = self.dropped.children.saturating_add(head.lost_children);
         if head.fuse_blown {
             self.note(format!(
                 "rank {}: measuring stopped after a fault inside Weir: {}",
@@ -182,6 +210,14 @@ impl Merger {
         match self.ranks.last_mut() {
             Some(last) if last.rank.rank == new.rank.rank => last.join(new),
             _ => self.ranks.push(new),
+        }
+    }
+
+    /// How it ended is its parent's affair. One that only opened a file, for the program that it became, is none.
+    fn add_child(&mut self, child: RankSoFar) {
+        let moved = child.rank.bytes_read.saturating_add(child.rank.bytes_written);
+        if moved > 0 {
+            self.children.entry(child.rank.rank).or_default().add(&child);
         }
     }
 
@@ -245,6 +281,9 @@ impl Merger {
     pub(crate) fn finish(mut self) -> Profile {
         let start_ns = self.frame.start_ns;
         self.add_idle();
+        for rank in &mut self.ranks {
+            rank.rank.children = self.children.remove(&rank.rank.rank).map(ChildrenSoFar::finish);
+        }
         let phases = self.phases();
         let (files, moved_files) = self.files.finish(start_ns);
         let (list, left_out) = self.calls.finish(start_ns);
@@ -280,6 +319,9 @@ impl Merger {
 
     fn add_idle(&mut self) {
         let known: BTreeSet<u64> = self.ranks.iter().map(|known| known.rank.rank).collect();
+        let parents: Vec<u64> = self.children.keys().copied().filter(|rank| !known.contains(rank)).collect();
+        self.ranks.extend(parents.iter().map(|rank| RankSoFar::without_record(*rank, Fate::Idle)));
+        let known: BTreeSet<u64> = known.into_iter().chain(parents).collect();
         let idle = || (0..self.frame.nprocs).filter(|rank| !known.contains(rank));
         let listed: Vec<RankSoFar> =
             idle().take(LISTED_IDLE).map(|rank| RankSoFar::without_record(rank, Fate::Idle)).collect();
@@ -379,6 +421,7 @@ impl RankSoFar {
             bytes_written: 0,
             io_s: 0.0,
             aggregator: false,
+            children: None,
         };
         RankSoFar { rank, end_ns: u64::MAX, io_ns: 0, file_bytes: 0, file_ns: 0 }
     }

@@ -456,6 +456,27 @@ pub struct Rank {
     pub bytes_written: u64,
     pub io_s: f64,
     pub aggregator: bool,
+    /// `None` when it forked none that moved data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<Children>,
+}
+
+impl Rank {
+    /// Bytes read and written, by its children too.
+    pub fn moved_bytes(&self) -> [f64; 2] {
+        let children = self.children.unwrap_or_default();
+        [(self.bytes_read, children.bytes_read), (self.bytes_written, children.bytes_written)]
+            .map(|(own, theirs)| own as f64 + theirs as f64)
+    }
+}
+
+/// The processes that a rank has forked and that moved data, summed up. None of it is in the rank's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Children {
+    pub count: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub io_s: f64,
 }
 
 /// What is not in the profile because a table was full, summed over ranks.
@@ -468,4 +489,6 @@ pub struct Dropped {
     pub requests: u64,
     pub handles: u64,
     pub ranks: u64,
+    #[serde(default)]
+    pub children: u64,
 }

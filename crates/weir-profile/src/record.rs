@@ -124,6 +124,12 @@ pub struct Head {
     pub process_start: u64,
     /// Whether the record was written at its end only.
     pub alone: bool,
+    /// File mode creation mask of the process, if it is known.
+    pub umask: Option<u32>,
+    /// Whether a rank, or a child of one, has forked the process.
+    pub is_child: bool,
+    /// Children of ranks whose records were not kept.
+    pub lost_children: u64,
 }
 
 impl Head {
@@ -195,6 +201,11 @@ impl Head {
             note: header.note.get(),
             process_start: load(&header.process_start),
             alone: load(&header.alone) != 0,
+            is_child: load(&header.child_of) != 0,
+            lost_children: load(&header.lost_children),
+            umask: Some(load(&header.umask))
+                .filter(|umask| umask & UMASK_KNOWN != 0)
+                .map(|umask| umask as u32 & 0o777),
         })
     }
 }

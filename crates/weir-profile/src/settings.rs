@@ -1,5 +1,10 @@
 //! What the values of `WEIR_*` mean: to `libweir.so`, which reads them, and to `weir run`, which checks them first.
 
+/// Begins what is said of a `WEIR_DIR` that cannot be written to.
+pub const CANNOT_WRITE: &str = "cannot write to WEIR_DIR=";
+/// Set by `weir run` when it has said that itself.
+pub const SAID_UNWRITABLE: &str = "WEIR_SAID_UNWRITABLE";
+
 /// Whose I/O is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 pub(super) fn list() -> Vec<Scenario> {
     [
         scenario("heap_interrupted", |place: &Place| exact(heap(place, "interrupted")?)),
-        scenario("heap_forked", |place: &Place| exact(heap(place, "forked")?)),
+        scenario("heap_forked", forked),
         scenario("heap_exhausted", exhausted),
         scenario("surroundings_moved", |place: &Place| exact(surroundings(place, "moved")?)),
         scenario("surroundings_user", other_user),
@@ -28,6 +28,24 @@ fn heap(place: &Place, kind: &str) -> Verdict<Job> {
     let executable = place.mpi.build(&c("heap", "tests/programs/heap.c", &["-pthread"]))?;
     let command: [OsString; 2] = [executable.into(), kind.into()];
     Ok(Job::mpi(&place.name, &place.mpi, 2, command))
+}
+
+/// Children that came into being while another thread was within one of Weir's locks are not measured; the others are, as far as
+/// records of them are kept. None of them hangs.
+fn forked(place: &Place) -> Verdict {
+    let ran = heap(place, "forked")?.compare()?;
+    let profiles = profile::all(&ran.profiles)?;
+    let [profile] = profiles.as_slice() else { return Err(format!("{} profiles", profiles.len()).into()) };
+    profile::agrees(&profile::tally(&ran.stdout)?, &[profile])?;
+    let children = profile["ranks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|rank| rank["children"]["count"].as_u64());
+    let (kept, lost) = (children.sum::<u64>(), profile["dropped"]["children"].as_u64().unwrap_or(0));
+    ensure((1..=256).contains(&kept) && kept + lost <= 2 * 200, || {
+        format!("{kept} children, and {lost} left out")
+    })
 }
 
 fn exact(job: Job) -> Verdict {

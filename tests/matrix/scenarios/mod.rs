@@ -1,6 +1,7 @@
 //! What is tried with every MPI. A file per subject; each lists its scenarios.
 
 mod abi;
+mod children;
 mod endings;
 mod examples;
 mod hardships;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         programs::list(),
         tools::list(),
         silence::list(),
+        children::list(),
         endings::list(),
         input::list(),
         hardships::list(),

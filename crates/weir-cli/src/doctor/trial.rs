@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::elf;
-use crate::launcher::{Kind, Launcher, program_of};
+use crate::launcher::{lone_ranks, program_of};
 use crate::output;
 use crate::report::load;
 use crate::report::text::{bytes, counted};
@@ -131,7 +131,7 @@ pub(super) fn check_command(
         }
         return Ok(());
     }
-    match stranger(&setup.launcher, &heard) {
+    match lone_ranks(&setup.launcher, heard.alone, &heard.mpi) {
         Some(reason) => findings.wrong("MPI", &reason),
         None => findings.fine("MPI", &heard.mpi),
     }
@@ -162,22 +162,6 @@ pub(super) fn check_command(
         tell_calls(findings, profile);
     }
     Ok(())
-}
-
-/// Ranks that another MPI's launcher started do not find each other: each takes itself for the whole job.
-fn stranger(launcher: &Launcher, heard: &Heard) -> Option<String> {
-    let is_open_mpi = heard.mpi.starts_with("Open MPI");
-    let is_strange = match launcher.kind {
-        Kind::OpenMpi => !is_open_mpi,
-        Kind::Hydra => is_open_mpi,
-        Kind::Srun | Kind::Other => false,
-    };
-    (is_strange && heard.alone > 1).then(|| {
-        format!(
-            "{} ranks, each alone in a job of its own: the launcher is {}, the program's MPI {}",
-            heard.alone, launcher.version, heard.mpi
-        )
-    })
 }
 
 fn replaced(word: &OsStr, library: &Path) -> String {

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use weir_profile::layout::{Ended, Header, Kept as Stage};
+use weir_profile::layout::{Ended, Header, Kept as Stage, UMASK_KNOWN};
 use weir_profile::node::{Leaf, Process};
 use weir_profile::process_start;
 
@@ -27,33 +27,65 @@ pub(super) struct Kept {
     watch: Option<OwnedFd>,
     is_gone: AtomicBool,
     is_on_disk: AtomicBool,
+    /// The process of the rank that forked this one; 0 for a rank.
+    child_of: u64,
 }
 
 /// `SO_PEERPIDFD`, which `libc` does not know yet.
 const SO_PEERPIDFD: libc::c_int = 77;
 
 impl Kept {
-    /// `socket` is the connection of the process that hands the memory over.
+    /// `socket` is the connection of the process that hands the memory over, `umask` what the helper has inherited from the program.
     pub(super) fn new(
         memory: OwnedFd,
         name: String,
         sheet: Sheet,
         pid: libc::pid_t,
         socket: &OwnedFd,
+        umask: u32,
     ) -> Result<Kept> {
         let memory = File::from(memory);
         let process = Process { pid: pid as u64, start: process_start(pid as u64) };
         let watch = watch_peer(socket).or_else(|| watch_process(pid));
         let (is_gone, is_on_disk) = (AtomicBool::new(false), AtomicBool::new(false));
-        let kept = Kept { memory, name, sheet, process, watch, is_gone, is_on_disk };
+        let mut kept = Kept { memory, name, sheet, process, watch, is_gone, is_on_disk, child_of: 0 };
+        kept.child_of = kept.load(offset_of!(Header, child_of))?;
+        kept.store(offset_of!(Header, umask), UMASK_KNOWN | u64::from(umask))?;
         kept.tell(Stage::InMemory)?;
         Ok(kept)
+    }
+
+    fn store(&self, at: usize, word: u64) -> Result<()> {
+        self.memory.write_all_at(&word.to_le_bytes(), at as u64)
+    }
+
+    fn load(&self, at: usize) -> Result<u64> {
+        let mut word = [0; 8];
+        self.memory.read_exact_at(&mut word, at as u64)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Whether a rank has forked the process.
+    pub(super) fn is_child(&self) -> bool {
+        self.child_of != 0
+    }
+
+    /// Whether the helper stays for it: for a rank that lives, and for the rank of a child, which may fork others. Not for a child that has
+    /// outlived its rank.
+    pub(super) fn is_waited_for(&self) -> bool {
+        if self.is_child() { exists(self.child_of) } else { !self.is_gone() }
+    }
+
+    /// Notes how many children of ranks left records that were not kept.
+    pub(super) fn note_lost_children(&self, count: u64) {
+        // Memory of this process's own: it does not fail.
+        let _ = self.store(offset_of!(Header, lost_children), count);
     }
 
     /// Tells the process how far its record has got.
     pub(super) fn tell(&self, stage: Stage) -> Result<()> {
         self.is_on_disk.store(stage == Stage::OnDisk, Release);
-        self.memory.write_all_at(&(stage as u64).to_le_bytes(), offset_of!(Header, kept) as u64)
+        self.store(offset_of!(Header, kept), stage as u64)
     }
 
     /// Whether `WEIR_DIR` has seen it.
@@ -87,6 +119,8 @@ impl Kept {
         }
         let is_gone = match self.watch() {
             Some(fd) => is_readable(fd),
+            // One that had ended before it could be looked at has no start.
+            None if self.process.start == 0 => !exists(self.process.pid),
             None => process_start(self.process.pid) != self.process.start,
         };
         self.is_gone.store(is_gone, Release);
@@ -95,9 +129,7 @@ impl Kept {
 
     /// Whether nothing more will come: its process has marked its end, or is gone.
     pub(super) fn is_over(&self) -> bool {
-        let mut ended = [0; 8];
-        let read = self.memory.read_exact_at(&mut ended, offset_of!(Header, ended) as u64);
-        self.is_gone() || read.is_err() || u64::from_le_bytes(ended) != Ended::Running as u64
+        self.is_gone() || self.load(offset_of!(Header, ended)).ok() != Some(Ended::Running as u64)
     }
 }
 
@@ -119,6 +151,12 @@ fn watch_process(pid: libc::pid_t) -> Option<OwnedFd> {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd;
         (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
     }
+}
+
+fn exists(pid: u64) -> bool {
+    // SAFETY: sends nothing.
+    let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    answer == 0 || Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 pub(super) fn is_readable(fd: RawFd) -> bool {

@@ -45,6 +45,8 @@ const LINGER: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(2);
 /// How often processes are looked for where the system does not tell that they are gone.
 const LOOK: Duration = Duration::from_millis(250);
+/// Processes that ranks have forked, of which records are kept: a rank may have any number of them.
+const MAX_CHILDREN: usize = 256;
 /// Bounds of what ranks may ask for.
 const MAX_PIECES: usize = 4096;
 const MAX_PIECE_BYTES: u64 = 64 << 20;
@@ -84,6 +86,8 @@ struct Page {
     /// When it is to be written next.
     due: Instant,
     is_on_disk: bool,
+    /// Children of ranks beyond [`MAX_CHILDREN`].
+    lost_children: u64,
     waiting: Vec<OwnedFd>,
     merge: Option<(u64, OwnedFd)>,
 }
@@ -91,6 +95,13 @@ struct Page {
 impl Page {
     fn hurry(&mut self, due: Instant) {
         self.due = self.due.min(due);
+    }
+
+    fn lose_child(&mut self) {
+        self.lost_children += 1;
+        if let Some(first) = self.records.first() {
+            first.note_lost_children(self.lost_children);
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -105,6 +116,8 @@ impl Page {
 
 struct Helper {
     host: String,
+    /// File mode creation mask, inherited from the program that started this process.
+    umask: u32,
     listener: Option<OwnedFd>,
     /// Connections that have not said what they want, and since when.
     fresh: Vec<(OwnedFd, Instant)>,
@@ -128,6 +141,7 @@ impl Helper {
         Ok(Helper {
             writer: Writer::start(job, &file_name_safe(&host), wake)?,
             host,
+            umask: surroundings::umask(),
             listener: Some(listener),
             fresh: Vec::new(),
             kept: Vec::new(),
@@ -231,8 +245,14 @@ impl Helper {
                 let sheet = Sheet { directory, launch };
                 let name = self.free_name(name);
                 let Some(memory) = memory else { return };
-                let Ok(kept) = Kept::new(memory, name, sheet.clone(), pid, &socket) else { return };
+                let Ok(kept) = Kept::new(memory, name, sheet.clone(), pid, &socket, self.umask) else {
+                    return;
+                };
                 let kept = Arc::new(kept);
+                if kept.is_child() && self.kept.iter().filter(|kept| kept.is_child()).count() >= MAX_CHILDREN
+                {
+                    return self.page(sheet).lose_child();
+                }
                 self.kept.push(kept.clone());
                 self.has_kept = true;
                 let spread = if one_node { 0 } else { self.chance() % FIRST_JITTER_MS };
@@ -278,6 +298,7 @@ impl Helper {
                 };
                 let _ = send(&socket, &answer.encode(), memory);
             }
+            Request::Ran { .. } => {}
         }
     }
 
@@ -296,6 +317,7 @@ impl Helper {
             records: Vec::new(),
             due: Instant::now() + INTERVAL,
             is_on_disk: false,
+            lost_children: 0,
             waiting: Vec::new(),
             merge: None,
         })
@@ -393,8 +415,9 @@ impl Helper {
         let is_written = |page: &Page| {
             !page.is_asked_for() && (page.due > now && page.is_on_disk || page.records.is_empty())
         };
-        let are_gone = self.has_kept && self.living().next().is_none();
-        let is_silent = self.last_event.elapsed() >= LINGER && self.living().all(|kept| kept.is_over());
+        let waited_for = || self.kept.iter().filter(|kept| kept.is_waited_for());
+        let are_gone = self.has_kept && waited_for().next().is_none();
+        let is_silent = self.last_event.elapsed() >= LINGER && waited_for().all(|kept| kept.is_over());
         is_quiet && (are_gone || is_silent) && self.pages.values().all(is_written)
     }
 

@@ -28,6 +28,16 @@ pub(super) fn leave_behind(last: RawFd) {
     }
 }
 
+/// The file mode creation mask, which can only be asked for by setting it.
+pub(super) fn umask() -> u32 {
+    // SAFETY: takes numbers; files that another thread makes in between are for the user alone.
+    unsafe {
+        let found = libc::umask(0o077);
+        libc::umask(found);
+        found
+    }
+}
+
 fn close_all_behind(last: RawFd) {
     // SAFETY: descriptors that nobody in this process uses.
     if unsafe { libc::syscall(libc::SYS_close_range, last + 1, u32::MAX, 0) } == 0 {

@@ -15,6 +15,7 @@ use weir_profile::helper::{Answer, send};
 use weir_profile::job::{FOLDER_PREFIX, Launch};
 use weir_profile::layout::Kept as Stage;
 use weir_profile::node::{Leaf, Process, encode};
+use weir_profile::settings::CANNOT_WRITE;
 use weir_profile::{Error, fnv1a, is_own_directory};
 
 /// How long the files of other nodes are waited for. Rank 0 waits for a second in all.
@@ -145,9 +146,7 @@ impl Desk {
         }
         put_file(&path, &bytes).map_err(|error| {
             let place = sheet.directory.display();
-            format!(
-                "cannot write to WEIR_DIR={place}: {error}; the program runs on, what it does is not recorded"
-            )
+            format!("{CANNOT_WRITE}{place}: {error}; the program runs on, what it does is not recorded")
         })?;
         self.written.insert(sheet.clone(), now);
         records.iter().for_each(|kept| _ = kept.tell(Stage::OnDisk));

@@ -12,9 +12,11 @@ use crate::{Outcome, output};
 use serde::Deserialize;
 use std::fs;
 use std::io::{IsTerminal, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir_coord::text::printable;
+use weir_profile::Error;
 use weir_profile::job::{self, Merged};
 use weir_profile::profile::{JSON_SCHEMA, Profile, SCHEMA};
 
@@ -149,8 +151,8 @@ fn newest_in(dir: &Path) -> Result<(String, Profile), String> {
     let found = job::find(dir).map_err(|error| error.to_string())?;
     let mut jobs: Vec<(String, Profile)> = Vec::new();
     for folder in &found.folders {
-        match job::merge_folder(folder, false) {
-            Ok(merged) => jobs.extend(merged.0.into_iter().filter_map(|launch| settle(folder, launch))),
+        match leftovers(folder) {
+            Ok(merged) => jobs.extend(merged),
             Err(error) => output::say(error),
         }
     }
@@ -171,6 +173,24 @@ fn newest_in(dir: &Path) -> Result<(String, Profile), String> {
     Ok((list, newest))
 }
 
+/// What a folder of records holds: written if it is this user's, and only shown if it is another's.
+fn leftovers(folder: &Path) -> Result<Vec<(String, Profile)>, Error> {
+    let owner = fs::metadata(folder).map_err(|error| Error::new(folder, error))?.uid();
+    // SAFETY: asks for a number.
+    if owner == unsafe { libc::geteuid() } {
+        let merged = job::merge_folder(folder, false)?;
+        return Ok(merged.0.into_iter().filter_map(|launch| settle(folder, launch)).collect());
+    }
+    let shown = job::look_into_folder(folder)?;
+    if !shown.is_empty() {
+        let name = folder.display();
+        output::say(format_args!(
+            "{name}: records of another user (uid {owner}), shown and not written; `weir merge` makes the profile theirs"
+        ));
+    }
+    Ok(shown.into_iter().map(|profile| (file_name(folder), profile)).collect())
+}
+
 /// Writes the profile of a job that is over; one that may still run is only shown.
 fn settle(folder: &Path, merged: Merged) -> Option<(String, Profile)> {
     if !merged.did_io {
@@ -180,10 +200,7 @@ fn settle(folder: &Path, merged: Merged) -> Option<(String, Profile)> {
     if merged.is_live() {
         return Some((file_name(folder), profile));
     }
-    let out_dir = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A folder that was named relative to itself has its parent above.
-    let out_dir = if folder.file_name().is_none() { folder.join("..") } else { out_dir.to_path_buf() };
-    match merged.write(&out_dir) {
+    match merged.write(&job::directory_of(folder)) {
         Ok(Some(path)) => {
             output::say(format_args!(
                 "job {} {}; merged into {}",
@@ -209,8 +226,7 @@ fn list(jobs: &[(String, Profile)]) -> String {
     let mut out = String::new();
     for (name, profile) in jobs.iter().take(LISTED_JOBS) {
         let job = &profile.job;
-        let moved: f64 =
-            profile.ranks.iter().map(|rank| (rank.bytes_read as f64) + rank.bytes_written as f64).sum();
+        let moved: f64 = profile.ranks.iter().flat_map(|rank| rank.moved_bytes()).sum();
         out += &format!(
             "{}  {:>9}  {:>10}  {:<40}  {}\n",
             printable(&job.start),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_coord::text::printable;
 use weir_profile::describe_end;
-use weir_profile::profile::{Coordination, Fate, PhaseClass, Phases, Profile};
+use weir_profile::profile::{Children, Coordination, Fate, PhaseClass, Phases, Profile, Rank};
 
 /// How the text is dressed: plain, or with bold labels on a terminal.
 #[derive(Clone, Copy)]
@@ -38,6 +38,7 @@ pub(crate) fn summary(profile: &Profile, dress: Dress) -> String {
     slowest(&mut out, profile, dress);
     files(&mut out, profile, dress);
     ends(&mut out, profile, dress);
+    children(&mut out, profile, dress);
     look_at(&mut out, profile, dress);
     out
 }
@@ -66,8 +67,8 @@ fn mpi_name(version: &str) -> &str {
 }
 
 fn volume(out: &mut String, profile: &Profile, dress: Dress) {
-    let written: f64 = profile.ranks.iter().map(|rank| rank.bytes_written as f64).sum();
-    let read: f64 = profile.ranks.iter().map(|rank| rank.bytes_read as f64).sum();
+    let moved = profile.ranks.iter().map(Rank::moved_bytes);
+    let (read, written) = moved.fold((0.0, 0.0), |sum, [read, written]| (sum.0 + read, sum.1 + written));
     let speed = speed(&profile.phases)
         .map_or(String::new(), |bytes_per_s| format!(", {}/s while in I/O", bytes(bytes_per_s)));
     dress.line(out, "Moved", &format!("{} written, {} read{speed}", bytes(written), bytes(read)));
@@ -264,6 +265,25 @@ fn files(out: &mut String, profile: &Profile, dress: Dress) {
     let more = profile.files.len().saturating_sub(3) as u64 + profile.dropped.files;
     if more > 0 {
         dress.line(out, "", &format!("          and {more} more"));
+    }
+}
+
+/// What processes that ranks have forked did, which is in all the sums.
+fn children(out: &mut String, profile: &Profile, dress: Dress) {
+    let all = || profile.ranks.iter().filter_map(|rank| Some((rank.rank, rank.children?)));
+    let parents: Vec<u64> = all().map(|(rank, _)| rank).collect();
+    let sum = |part: fn(&Children) -> u64| all().map(|(_, children)| part(&children) as f64).sum::<f64>();
+    if !parents.is_empty() {
+        let count = all().fold(0u64, |sum, (_, children)| sum.saturating_add(children.count));
+        let text = format!(
+            "{} forked by {} {}: {} written, {} read",
+            if count == 1 { "1 process".to_string() } else { format!("{count} processes") },
+            if parents.len() == 1 { "rank" } else { "ranks" },
+            ranks(&parents),
+            bytes(sum(|children| children.bytes_written)),
+            bytes(sum(|children| children.bytes_read))
+        );
+        dress.line(out, "Children", &text);
     }
 }
 
