@@ -5,6 +5,7 @@
 
 pub mod aggregators;
 pub mod engine;
+pub mod math;
 mod records;
 pub mod requests;
 pub mod resources;

@@ -46,6 +46,7 @@ use super::fair_clock::{FairClock, Urgency};
 use super::greedy::Greedy;
 use super::tournament::{Line, overtaken_at_ns};
 use crate::engine::{Desk, Job, JobId, Past, SeenAlone, elapsed_ns};
+use crate::math::ln;
 use crate::records::Seat;
 
 #[derive(Default)]
@@ -405,7 +406,7 @@ impl Ledger {
             overdue: false,
             urgency: Urgency::Calm,
         };
-        let standing = Standing { worth: standing.lost - SIZE * self.left(job).ln(), ..standing };
+        let standing = Standing { worth: standing.lost - SIZE * ln(self.left(job)), ..standing };
         if self.standings.len() <= seat.index() {
             self.standings.resize(seat.index() + 1, standing);
         }
@@ -489,7 +490,7 @@ impl Ledger {
         let job = desk.seated(seat);
         let left = self.left(job);
         let standing = &mut self.standings[seat.index()];
-        standing.worth = standing.lost - SIZE * left.ln();
+        standing.worth = standing.lost - SIZE * ln(left);
         let before_bytes = std::mem::replace(&mut standing.moved_bytes, job.moved_bytes());
         (job.moved_bytes() - before_bytes) as f64
     }
@@ -502,7 +503,7 @@ impl Ledger {
         let io_ns = if past_phases > 0.0 { history.past_io_ns / past_phases / job.cap() } else { 0.0 };
         let compute_ns = job.compute_ns() as f64 / (past_phases + 1.0);
         let efficiency = if compute_ns > 0.0 { compute_ns / (compute_ns + io_ns) } else { 1.0 };
-        (job.nodes() as f64 * efficiency.max(0.01)).ln()
+        ln(job.nodes() as f64 * efficiency.max(0.01))
     }
 
     /// What the phase is expected to move still, in units of the mean phase.

@@ -2,6 +2,7 @@
 
 use super::rhythm::{evenness, main_period_ns, regularity};
 use super::{Span, join};
+use weir_engine::math::ln;
 
 /// A gap is worth the name if it is at least a tenth of what lies beside it: programs that spend up
 /// to nine tenths of their time in I/O still have phases.
@@ -92,7 +93,7 @@ impl Pauses<'_> {
     }
 
     fn best_cut(&self) -> Option<usize> {
-        let logs: Vec<f64> = self.sorted_ns.iter().map(|pause_ns| ln(*pause_ns)).collect();
+        let logs: Vec<f64> = self.sorted_ns.iter().map(|pause_ns| ln(*pause_ns as f64)).collect();
         let count = logs.len() as f64;
         let mean = logs.iter().sum::<f64>() / count;
         let variance = logs.iter().map(|log| (log - mean) * (log - mean)).sum::<f64>();
@@ -145,34 +146,5 @@ impl Pauses<'_> {
         let phases = join(self.bursts, self.gap_ns(cut));
         let is_better = self.jump(cut) > 1.0 && self.separate(cut) && regularity(&phases) > alone + BETTER;
         is_better.then_some(cut)
-    }
-}
-
-/// The natural logarithm, by the series of the area tangent. Weir loads no mathematical library: that would be one
-/// more for every program to load.
-fn ln(gap_ns: u64) -> f64 {
-    const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
-    let bits = (gap_ns.max(1) as f64).to_bits();
-    let one = 1f64.to_bits();
-    let exponent = (bits >> MANTISSA_BITS) - (one >> MANTISSA_BITS);
-    let mantissa = f64::from_bits(bits & ((1 << MANTISSA_BITS) - 1) | one);
-    // At most a third, so that the terms fall below what a float can hold.
-    let z = (mantissa - 1.0) / (mantissa + 1.0);
-    let (mut power, mut sum) = (z, 0.0);
-    for odd in (1..32).step_by(2) {
-        sum += power / f64::from(odd);
-        power *= z * z;
-    }
-    exponent as f64 * std::f64::consts::LN_2 + 2.0 * sum
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn logarithms_are_as_exact_as_a_float() {
-        for value in [1, 2, 3, 7, 10, 1023, 1025, 999_999_999, u64::MAX / 3] {
-            let (ours, exact) = (super::ln(value), (value as f64).ln());
-            assert!((ours - exact).abs() <= 1e-14 * exact.max(1.0), "{value}: {ours} and not {exact}");
-        }
     }
 }
