@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 use weir_coord::ledger::{self, Entry, Outcome, Patience, Prospect, SILENT_NS, Slot};
 use weir_coord::now_ns;
-use weir_profile::layout::{Block, GateCounts, Header};
+use weir_profile::layout::{Block, GateCounts, Header, gate_seen};
 
 /// What is held back. Read before anything else; 0 is nothing.
 static HELD_BACK: AtomicUsize = AtomicUsize::new(NOTHING);
@@ -138,10 +138,16 @@ pub(crate) fn admit(thread: &Thread, block: &Block, descriptor: i32, bytes: u64)
         Caller::App => held_back == EVERYTHING,
         _ => false,
     };
-    if !is_held_back || (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
+    if !is_held_back {
+        saw(gate_seen::PASSED);
+        return Pass::FREE;
+    }
+    if (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
+        saw(gate_seen::SMALL);
         return Pass::FREE;
     }
     let Some(attached) = lane::of_file(block, || Some(descriptor)) else { return Pass::FREE };
+    saw(gate_seen::ADMITTED);
     let bytes = bytes.min(MAX_BYTES);
     match attached.page.ledger.enter(attached.slot, bytes) {
         Entry::Admitted => {}
@@ -271,6 +277,15 @@ fn wait_on(attached: &Attached, patience: &Patience, seen: u32) -> Next {
 /// Adds to what the profile will say of the gate.
 fn note(which: impl Fn(&GateCounts) -> &AtomicU64, amount: u64) {
     record(|header| _ = which(&header.gate).fetch_add(amount, Relaxed));
+}
+
+/// Keeps for the profile what was seen of the program's I/O: bits of [`gate_seen`].
+fn saw(bits: u64) {
+    record(|header| {
+        if header.gate_seen.load(Relaxed) & bits != bits {
+            header.gate_seen.fetch_or(bits, Relaxed);
+        }
+    });
 }
 
 /// Changes the record's header, unless the program has begun to end: the helper process may have written the record for good by

@@ -168,6 +168,23 @@ mod tests {
         assert_eq!(in_phases + found.outside.bytes_written, COUNT * (MEBIBYTE + 200));
     }
 
+    /// Looks whether a file is there take no places in the list.
+    #[test]
+    fn calls_that_take_no_time_leave_no_bursts() {
+        let lane = empty();
+        for phase in 0..100 {
+            let start = 7 + phase * PERIOD;
+            add(&lane, start, start + LENGTH, MEBIBYTE, 0, Mark::NONE);
+            for look in 0..5 {
+                add(&lane, start + 1000 + look * 500, start + 1000 + look * 500, 0, 0, Mark::NONE);
+            }
+        }
+        let spans = spans(&lane, |_| true);
+        assert!(spans.len() <= 200, "{} bursts", spans.len());
+        assert_eq!(spans.iter().filter(|span| span.bytes() > 0).count(), 100);
+        assert_eq!(spans.iter().map(|span| span.calls).sum::<u64>(), 600);
+    }
+
     /// Each phase is of several bursts: these are joined, and the pauses between them belong to it.
     #[test]
     fn phases_of_several_bursts_are_counted_once() {

@@ -6,6 +6,7 @@ mod examples;
 mod hardships;
 mod input;
 mod launches;
+mod metadata;
 mod nodes;
 mod phases;
 mod programs;
@@ -26,6 +27,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         hardships::list(),
         storage::list(),
         launches::list(),
+        metadata::list(),
         examples::list(),
         nodes::list(),
         phases::list(),
