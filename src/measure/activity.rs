@@ -24,6 +24,11 @@ const NO_GAP_TICKS: u64 = 1 << 62;
 /// [`MAX_FLEETING_NS`] as ticks, or less where a shorter gap was asked for.
 static FLEETING_TICKS: AtomicU64 = AtomicU64::new(0);
 
+/// Calls that moved nothing and took no longer are no phase.
+pub(super) fn fleeting_ticks() -> u64 {
+    FLEETING_TICKS.load(Relaxed)
+}
+
 /// A fresh lane. How fast the clock ticks is known roughly; that is good enough for both.
 pub(super) fn begin(lane: &Lane) {
     let ticks_per_ns = lifecycle::armed_at().ticks_per_ns(Moment::now());
@@ -156,7 +161,7 @@ fn is_fleeting(burst: &Burst) -> bool {
         &burst.pause_ticks,
     ];
     let length_ticks = burst.end_ticks.load(Relaxed).saturating_sub(burst.start_ticks.load(Relaxed));
-    is_empty.iter().all(|word| word.load(Relaxed) == 0) && length_ticks <= FLEETING_TICKS.load(Relaxed)
+    is_empty.iter().all(|word| word.load(Relaxed) == 0) && length_ticks <= fleeting_ticks()
 }
 
 /// Opens the next burst, in the place of the last one if that is fleeting; makes room if there is none.

@@ -7,7 +7,7 @@ mod find;
 mod gap;
 mod rhythm;
 
-pub use find::{Found, are_tiny, find, find_with, gather};
+pub use find::{Found, are_empty, are_tiny, find, find_with, gather};
 pub use gap::learn_gap_ns;
 pub use rhythm::{Class, Rhythm, characteristic_time_ns, rhythm};
 

@@ -90,6 +90,9 @@ fn volume(out: &mut String, profile: &Profile, dress: Dress) {
     dress.line(out, "Data calls", &format!("MPI-IO {mpiio}; POSIX {posix}; STDIO {stdio}"));
 }
 
+/// Other calls are named if they take this part of the time in I/O or more.
+const WORTH_A_WORD: f64 = 0.01;
+
 /// How much of the run the mean rank spent in I/O calls, and in which.
 fn time(out: &mut String, profile: &Profile, dress: Dress) {
     let (Some(time), Some(ratio)) = (&profile.io_time, profile.phases.io_time_ratio) else { return };
@@ -100,7 +103,7 @@ fn time(out: &mut String, profile: &Profile, dress: Dress) {
         format!("read {}", mean(time.read_s)),
         format!("sync {}", mean(time.sync_s)),
     ];
-    if time.other_s > 0.0 {
+    if time.other_s > WORTH_A_WORD * time.total_s() {
         parts.push(format!("other {}", mean(time.other_s)));
     }
     let slowest = profile.ranks.iter().max_by(|a, b| a.io_s.total_cmp(&b.io_s));

@@ -63,7 +63,7 @@ pub fn find(bursts: &[Span], floor_ns: u64) -> Found {
 /// The phases of a job whose gap is given. Calls that move nothing, such as opens, make a phase of their own only if they cost as
 /// much as phases do.
 pub fn find_with(bursts: &[Span], gap_ns: u64) -> Found {
-    let empty = are_small(bursts, MAX_FLEETING_NS, 0);
+    let empty = are_empty(bursts, MAX_FLEETING_NS);
     let kept: Vec<Span> =
         bursts.iter().zip(empty).filter(|(_, is_empty)| !is_empty).map(|(burst, _)| *burst).collect();
     let mut list = join(&kept, gap_ns);
@@ -133,6 +133,11 @@ fn without_tiny(spans: &[Span], floor_ns: u64) -> Vec<Span> {
 /// Sums of several phases are never tiny. Where all move alike, none is. Times up to `floor_ns` are no cost: bursts are not seen more finely.
 pub fn are_tiny(spans: &[Span], floor_ns: u64) -> Vec<bool> {
     are_small(spans, floor_ns, MAX_TINY_BYTES.min(large_bytes(spans) / TINY))
+}
+
+/// Which of these bursts moved nothing, and cost little beside those that did: they make no phase, whatever the gap.
+pub fn are_empty(spans: &[Span], floor_ns: u64) -> Vec<bool> {
+    are_small(spans, floor_ns, 0)
 }
 
 /// Which of these moved at most so many bytes, and cost little beside the others.
