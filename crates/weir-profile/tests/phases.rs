@@ -192,6 +192,14 @@ fn opening_that_costs_is_part_of_the_phase() {
     }
 }
 
+/// A sync that waited for its turn and then had nothing to do.
+#[test]
+fn what_was_held_back_is_kept() {
+    let burst = Span { wait_ns: 500 * MS, ..asked(S, 500 * MS) };
+    assert_eq!(find(&[burst], MS).list, [burst]);
+    assert_eq!(find_with(&[burst], 100 * MS).list, [burst]);
+}
+
 #[test]
 fn storms_of_metadata_are_phases() {
     let bursts: Vec<Span> = (0..10).map(|number| asked(number * S, 400 * MS)).collect();

@@ -142,7 +142,10 @@ pub fn are_empty(spans: &[Span], floor_ns: u64) -> Vec<bool> {
 
 /// Which of these moved at most so many bytes, and cost little beside the others.
 fn are_small(spans: &[Span], floor_ns: u64, limit_bytes: u64) -> Vec<bool> {
-    let is_small = |span: &&Span| span.more == 0 && span.bytes() <= limit_bytes;
+    // A burst that was held back says how long the job waited, even if it moved nothing then.
+    let is_small = |span: &&Span| {
+        span.more == 0 && span.bytes() <= limit_bytes && (limit_bytes > 0 || span.wait_ns == 0)
+    };
     let is_long = |span: &&Span| span.own_ns() > floor_ns;
     let own_ns = |spans: &mut dyn Iterator<Item = &Span>| {
         spans.fold((0u64, 0u64), |(sum_ns, count), span| {
