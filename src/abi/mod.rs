@@ -158,6 +158,7 @@ macro_rules! pmpi {
 pmpi! {
     initialized(c"PMPI_Initialized"; flag: *mut c_int);
     finalized(c"PMPI_Finalized"; flag: *mut c_int);
+    mpi_error_class(c"PMPI_Error_class"; code: c_int, class: *mut c_int);
     comm_rank(c"PMPI_Comm_rank"; comm: Handle, rank: *mut c_int);
     comm_size(c"PMPI_Comm_size"; comm: Handle, size: *mut c_int);
     comm_get_parent(c"PMPI_Comm_get_parent"; parent: *mut c_void);
@@ -181,6 +182,15 @@ pub(crate) fn world_is_up() -> bool {
     let (mut up, mut down) = (0, 0);
     // SAFETY: both may be asked at any time.
     unsafe { initialized(&mut up).is_some() && finalized(&mut down).is_some() && up != 0 && down == 0 }
+}
+
+/// The class of an error, asked of MPI; the error itself when it will not say.
+#[cold]
+pub(crate) fn error_class(code: c_int) -> u32 {
+    let mut class = code;
+    // SAFETY: a code that MPI returned, and a place for the answer.
+    unsafe { mpi_error_class(code, &mut class) };
+    class as u32
 }
 
 /// Size of a datatype, asked of MPI; 0 when it will not say.

@@ -4,7 +4,7 @@
 use super::leader::LeaderThread;
 use super::page::{Attached, Place};
 use super::storage::{self, Found, StorageName};
-use super::{keep_reason, note, say_alone};
+use super::{keep_reason, note, saw, say_alone};
 use crate::config;
 use crate::measure;
 use crate::node;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use weir_coord::ledger::SILENT_NS;
 use weir_coord::now_ns;
-use weir_profile::layout::Block;
+use weir_profile::layout::{Block, gate_seen};
 
 /// Files on more storages than this are not held back.
 const MAX_LANES: usize = 4;
@@ -238,15 +238,22 @@ fn look_up(descriptor: i32) -> Option<u8> {
         return Some(*lane);
     }
     let lane = match storage::of_descriptor(descriptor) {
-        Found::Shared(storage) => known.lane_of(storage),
+        Found::Shared(storage) => {
+            saw(gate_seen::SHARED);
+            known.lane_of(storage)
+        }
         Found::Unknown { mount } if config::has_service() => {
             known.lane_of(StorageName { name: String::new(), mount })
         }
         Found::Unknown { mount } => {
+            saw(gate_seen::UNKNOWN);
             keep_reason(&format!("it is not known on which storage {mount} lies; nobody shares it"));
             ALONE
         }
-        Found::Memory => ALONE,
+        Found::Memory => {
+            saw(gate_seen::MEMORY);
+            ALONE
+        }
     };
     known.remember(device, lane);
     Some(lane)

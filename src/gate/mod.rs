@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 use weir_coord::ledger::{self, Entry, Outcome, Patience, Prospect, SILENT_NS, Slot};
 use weir_coord::now_ns;
-use weir_profile::layout::{Block, GateCounts, Header};
+use weir_profile::layout::{Block, GateCounts, Header, gate_seen};
 
 /// What is held back. Read before anything else; 0 is nothing.
 static HELD_BACK: AtomicUsize = AtomicUsize::new(NOTHING);
@@ -138,10 +138,16 @@ fn replace_leader(lane: &'static Lane) {
 /// A request of `bytes` bytes on a file is about to start: waits until it may. `descriptor` tells where the file lies.
 pub(crate) fn admit(thread: &Thread, block: &Block, descriptor: i32, bytes: u64) -> Pass {
     let is_own = thread.caller.get() == Caller::App;
-    if !is_held_back(thread, descriptor) || (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
+    if !is_held_back(thread, descriptor) {
+        saw(gate_seen::PASSED);
+        return Pass::FREE;
+    }
+    if (1..MIN_BYTES.load(Relaxed)).contains(&bytes) {
+        saw(gate_seen::SMALL);
         return Pass::FREE;
     }
     let Some(attached) = lane::of_file(block, || Some(descriptor)) else { return Pass::FREE };
+    saw(gate_seen::ADMITTED);
     let bytes = bytes.min(MAX_BYTES);
     if is_own {
         own::note(bytes);
@@ -168,7 +174,11 @@ fn is_held_back(thread: &Thread, descriptor: i32) -> bool {
 /// The same for a sync, which moves what was written before.
 pub(crate) fn admit_sync(thread: &Thread, block: &Block, descriptor: i32) -> Pass {
     let is_own = thread.caller.get() == Caller::App && HELD_BACK.load(Relaxed) == LARGE;
-    if is_own && !own::is_much_to_sync() { Pass::FREE } else { admit(thread, block, descriptor, 0) }
+    if is_own && !own::is_much_to_sync() {
+        saw(gate_seen::SMALL);
+        return Pass::FREE;
+    }
+    admit(thread, block, descriptor, 0)
 }
 
 /// The same for a call on a stream, which moves so many bytes or, if that is not known, 0.
@@ -186,7 +196,10 @@ pub(crate) fn admit_stream(
             let pass = admit(thread, block, descriptor, all_bytes);
             StreamPass { pass, gathers: None, charged_bytes: bytes }
         }
-        None => StreamPass { pass: Pass::FREE, gathers: Some(block), charged_bytes: 0 },
+        None => {
+            saw(gate_seen::SMALL);
+            StreamPass { pass: Pass::FREE, gathers: Some(block), charged_bytes: 0 }
+        }
     }
 }
 
@@ -339,6 +352,15 @@ fn wait_on(attached: &Attached, patience: &Patience, seen: u32) -> Next {
 /// Adds to what the profile will say of the gate.
 fn note(which: impl Fn(&GateCounts) -> &AtomicU64, amount: u64) {
     record(|header| _ = which(&header.gate).fetch_add(amount, Relaxed));
+}
+
+/// Keeps for the profile what was seen of the program's I/O: bits of [`gate_seen`].
+fn saw(bits: u64) {
+    record(|header| {
+        if header.gate_seen.load(Relaxed) & bits != bits {
+            header.gate_seen.fetch_or(bits, Relaxed);
+        }
+    });
 }
 
 /// Changes the record's header, unless the program has begun to end: the helper process may have written the record for good by

@@ -9,8 +9,9 @@ use crate::clock::{self, Moment};
 use crate::shim::caller;
 use crate::{config, lifecycle};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_profile::layout::*;
+use weir_profile::phases::MAX_FLEETING_NS;
 use weir_profile::tally;
 
 /// Pauses up to this long never end a burst, unless `WEIR_PHASE_GAP` says what does.
@@ -20,6 +21,14 @@ const FIRST_BIN_NS: f64 = 1e6;
 /// No pause ends a marked phase. Far from where adding a moment to it would overflow.
 const NO_GAP_TICKS: u64 = 1 << 62;
 
+/// [`MAX_FLEETING_NS`] as ticks, or less where a shorter gap was asked for.
+static FLEETING_TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// Calls that moved nothing and took no longer are no phase.
+pub(super) fn fleeting_ticks() -> u64 {
+    FLEETING_TICKS.load(Relaxed)
+}
+
 /// A fresh lane. How fast the clock ticks is known roughly; that is good enough for both.
 pub(super) fn begin(lane: &Lane) {
     let ticks_per_ns = lifecycle::armed_at().ticks_per_ns(Moment::now());
@@ -27,6 +36,7 @@ pub(super) fn begin(lane: &Lane) {
     let gap = ((gap_ns as f64 * ticks_per_ns) as u64).min(NO_GAP_TICKS - 1);
     lane.bursts.gap_ticks.store(gap, Relaxed);
     lane.bursts.active_gap_ticks.store(gap, Relaxed);
+    FLEETING_TICKS.store((MAX_FLEETING_NS.min(gap_ns) as f64 * ticks_per_ns) as u64, Relaxed);
     let bin = (FIRST_BIN_NS * ticks_per_ns) as u64;
     lane.series.shift.store(bin.max(2).ilog2().into(), Relaxed);
 }
@@ -139,10 +149,28 @@ impl Mark {
     pub(super) const NONE: Mark = Mark { number: 0, name: 0 };
 }
 
-/// Opens the next burst; makes room if there is none.
+/// Whether a burst is no phase whatever comes after it: calls that moved nothing in no time to speak of, such as a look
+/// whether a file is there.
+fn is_fleeting(burst: &Burst) -> bool {
+    let is_empty = [
+        &burst.bytes_read,
+        &burst.bytes_written,
+        &burst.wait_ticks,
+        &burst.marked,
+        &burst.more,
+        &burst.pause_ticks,
+    ];
+    let length_ticks = burst.end_ticks.load(Relaxed).saturating_sub(burst.start_ticks.load(Relaxed));
+    is_empty.iter().all(|word| word.load(Relaxed) == 0) && length_ticks <= fleeting_ticks()
+}
+
+/// Opens the next burst, in the place of the last one if that is fleeting; makes room if there is none.
 pub(super) fn open(lane: &Lane, start: u64, mark: Mark) {
     let bursts = &lane.bursts;
-    if bursts.count.load(Relaxed) as usize >= BURSTS {
+    let count = bursts.count.load(Relaxed) as usize;
+    if count > 0 && count <= BURSTS && is_fleeting(&bursts.list[count - 1]) {
+        bursts.count.store(count as u64 - 1, Relaxed);
+    } else if count >= BURSTS {
         sums::make_room(bursts);
     }
     let count = bursts.count.load(Relaxed) as usize;

@@ -8,6 +8,7 @@ use super::files;
 use super::handles;
 use super::lane::{self, Access, Name, Own, Shared};
 use crate::shim::caller::{self, Caller, Thread};
+use crate::shim::shield::keeping_errno;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_profile::bins::bin;
 use weir_profile::counters::{Module, mpiio, posix, stdio};
@@ -39,6 +40,10 @@ pub(crate) struct Op {
 impl Op {
     pub(crate) const fn new(name: &str, direction: Direction) -> Op {
         Op { name: Name::new(name), direction }
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
     }
 
     #[inline(always)]
@@ -147,7 +152,7 @@ fn posix_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call, offs
             let kind = tally::POSIX_BY_APP + usize::from(write);
             A::count(kind, block, call.bytes, call.start_ticks);
             A::activity(write, began(thread, call.start_ticks), call.end_ticks, call.bytes);
-            note_wait::<A>(thread);
+            note_wait::<A>(thread, block);
             note_duration::<A>(
                 kind,
                 block,
@@ -230,7 +235,7 @@ fn stdio_in<A: Access>(block: &'static Block, thread: &Thread, call: &Call) {
     let end = pick(block, write, STDIO_F_READ_END_TIMESTAMP, STDIO_F_WRITE_END_TIMESTAMP);
     note_times::<A>(lane::words::<A>(), Module::Stdio, call, time, end, call.duration());
     A::activity(write, began(thread, call.start_ticks), call.end_ticks, call.bytes);
-    note_wait::<A>(thread);
+    note_wait::<A>(thread, block);
     note_duration::<A>(kind, block, call, pick(block, write, STDIO_READ_ATTENTION, STDIO_WRITE_ATTENTION));
 }
 
@@ -253,7 +258,7 @@ fn mpiio_in<A: Access>(block: &'static Block, thread: &Thread, class: Class, cal
         note_collective::<A>(block, thread, call, inside_ticks);
     }
     A::activity(write, call.start_ticks, call.end_ticks, call.bytes);
-    note_wait::<A>(thread);
+    note_wait::<A>(thread, block);
     note_duration::<A>(kind, block, call, pick(block, write, MPIIO_READ_ATTENTION, MPIIO_WRITE_ATTENTION));
 }
 
@@ -326,23 +331,31 @@ fn thin_out(collectives: &Collectives) {
     collectives.count.store(count as u64, Relaxed);
 }
 
-/// A call that opens, closes, syncs, seeks or resizes.
+/// A call that opens, closes, syncs, seeks, resizes, or asks for or changes names.
 #[derive(Clone, Copy)]
 pub(crate) struct Meta {
     /// The counter it belongs to.
     pub(crate) counter: usize,
     pub(crate) time: usize,
+    /// The part of that time which the program's own calls of its kind take.
+    pub(crate) own_time: usize,
     /// First and last timestamps it moves.
     pub(crate) first: usize,
     pub(crate) last: usize,
 }
 
-const NONE: usize = usize::MAX;
+/// No counter.
+pub(crate) const NONE: usize = usize::MAX;
 
 impl Meta {
     /// One that only counts and takes time.
     pub(crate) const fn counted(counter: usize, time: usize) -> Meta {
-        Meta { counter, time, first: NONE, last: NONE }
+        Meta { counter, time, own_time: NONE, first: NONE, last: NONE }
+    }
+
+    /// The same with a counter for the time of its kind alone.
+    pub(crate) const fn of_kind(self, own_time: usize) -> Meta {
+        Meta { own_time, ..self }
     }
 
     /// One that only takes time.
@@ -351,19 +364,44 @@ impl Meta {
     }
 }
 
-/// Counts a metadata call; out of line, for these calls are slow by themselves.
+/// Counts a metadata call, which is as much a part of an I/O phase as one that moves data; out of line, for these calls are
+/// slow by themselves. To be called as the program or the MPI library, not as Weir.
 #[cold]
 #[inline(never)]
 pub(crate) fn meta(thread: &Thread, block: &'static Block, meta: Meta, start_ticks: u64, end_ticks: u64) {
-    in_lane!(thread, meta_in(block, meta, start_ticks, end_ticks));
+    held_back_meta(thread, block, meta, start_ticks, start_ticks, end_ticks);
 }
 
-fn meta_in<A: Access>(block: &'static Block, meta: Meta, start_ticks: u64, end_ticks: u64) {
+/// Counts a metadata call whose time is counted from behind the gate; the program was in I/O from `began_ticks` on.
+pub(crate) fn held_back_meta(
+    thread: &Thread,
+    block: &'static Block,
+    meta: Meta,
+    began_ticks: u64,
+    start_ticks: u64,
+    end_ticks: u64,
+) {
+    let by_program = thread.caller.get() == Caller::App;
+    in_lane!(thread, meta_in(block, meta, by_program, start_ticks, end_ticks));
+    if by_program {
+        // The call may have failed, and a new burst may need room.
+        keeping_errno(|| in_lane!(thread, activity_in(block, thread, began_ticks, end_ticks)));
+    }
+}
+
+fn meta_in<A: Access>(block: &'static Block, meta: Meta, by_program: bool, start_ticks: u64, end_ticks: u64) {
     let word = |index: usize| block.words.get(index);
     if let Some(counter) = word(meta.counter) {
         A::add(counter, 1);
     }
-    if let Some(time) = word(meta.time) {
+    let part = match by_program {
+        true => meta.own_time,
+        false if block.kind.load(Relaxed) == KIND_MODULE + Module::Posix as u64 => {
+            posix::POSIX_F_MPI_META_TIME
+        }
+        false => NONE,
+    };
+    for time in [word(meta.time), word(part)].into_iter().flatten() {
         A::add(time, end_ticks.wrapping_sub(start_ticks));
     }
     if let Some(first) = word(meta.first)
@@ -380,21 +418,23 @@ fn meta_in<A: Access>(block: &'static Block, meta: Meta, start_ticks: u64, end_t
 #[cold]
 #[inline(never)]
 pub(crate) fn count(thread: &Thread, block: &'static Block, index: usize) {
-    meta(thread, block, Meta::counted(index, NONE), 0, 0);
+    in_lane!(thread, count_in(block, index));
 }
 
-/// A sync is part of an I/O phase although it moves no bytes of its own.
-pub(crate) fn activity(thread: &Thread, start_ticks: u64, end_ticks: u64) {
-    if thread.caller.get() != Caller::App {
-        return;
+fn count_in<A: Access>(block: &'static Block, index: usize) {
+    A::add(&block.words[index], 1);
+}
+
+/// A call that moves no bytes, or failed, is part of an I/O phase all the same.
+pub(crate) fn activity(thread: &Thread, block: &'static Block, start_ticks: u64, end_ticks: u64) {
+    if thread.caller.get() == Caller::App {
+        in_lane!(thread, activity_in(block, thread, start_ticks, end_ticks));
     }
-    if thread.owns_lane() {
-        Own::activity(true, start_ticks, end_ticks, 0);
-        note_wait::<Own>(thread);
-    } else {
-        Shared::activity(true, start_ticks, end_ticks, 0);
-        note_wait::<Shared>(thread);
-    }
+}
+
+fn activity_in<A: Access>(block: &'static Block, thread: &Thread, start_ticks: u64, end_ticks: u64) {
+    A::activity(true, start_ticks, end_ticks, 0);
+    note_wait::<A>(thread, block);
 }
 
 /// When the program made a call of its own whose time is counted from behind the gate: it was in I/O from then on.
@@ -402,11 +442,15 @@ pub(crate) fn began(thread: &Thread, start_ticks: u64) -> u64 {
     start_ticks.saturating_sub(thread.gate_ticks.get())
 }
 
-/// The time that the call was held back at the gate goes to the burst it belongs to.
-fn note_wait<A: Access>(thread: &Thread) {
+/// The time that the call was held back at the gate goes to the burst it belongs to. A call of `MPI_File_*` waited inside, so
+/// that its time has to be told apart.
+fn note_wait<A: Access>(thread: &Thread, block: &'static Block) {
     let waited_ticks = thread.gate_ticks.replace(0);
     if waited_ticks > 0 {
         super::activity::waited::<A>(waited_ticks);
+        if block.kind.load(Relaxed) == KIND_MODULE + Module::Mpiio as u64 {
+            A::add(word(block, mpiio::MPIIO_F_GATE_TIME), waited_ticks);
+        }
     }
 }
 

@@ -373,6 +373,15 @@ pub(crate) fn other(module: Module) -> Option<&'static Block> {
     if record::ensure() { lock().others.block(module, 0) } else { None }
 }
 
+/// Counters of POSIX calls that name a file: its own if it is known, and those of "other files" if not.
+pub(crate) fn of_path(path: &str) -> Option<&'static Block> {
+    let (mut registry, key) = (lock(), fnv1a(path.bytes()));
+    match registry.files.get_mut(&key) {
+        Some(known) => known.block(Module::Posix, key),
+        None => registry.others.block(Module::Posix, 0),
+    }
+}
+
 /// Whether MPI has this file open or had: then POSIX calls of the MPI library on it are measured.
 pub(crate) fn is_mpi_file(path: &str) -> bool {
     let (registry, key) = (lock(), fnv1a(path.bytes()));

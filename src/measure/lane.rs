@@ -232,6 +232,11 @@ impl Name {
         Name(words)
     }
 
+    /// Whether this is the name that was stored there.
+    pub(crate) fn is(&self, text: &Text<4>) -> bool {
+        text.0.iter().zip(self.0).all(|(cell, word)| cell.load(Relaxed) == word)
+    }
+
     #[inline(always)]
     pub(crate) fn store(&self, text: &Text<4>) {
         for (cell, word) in text.0.iter().zip(self.0) {

@@ -44,7 +44,7 @@ fn view() -> Option<View> {
     }
     let phases = match config::get(|c| c.phase_gap_ns) {
         0 => phases::find(&bursts, floor_ns).list,
-        given_ns => phases::join(&bursts, given_ns),
+        given_ns => phases::find_with(&bursts, given_ns).list,
     };
     Some(View { phases, run_ns })
 }

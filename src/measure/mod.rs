@@ -2,6 +2,7 @@
 
 pub(crate) mod activity;
 pub(crate) mod data;
+pub(crate) mod errors;
 pub(crate) mod exchange;
 pub(crate) mod files;
 pub(crate) mod handles;

@@ -233,6 +233,9 @@ fn write_header(header: &Header, used_bytes: usize) {
     header.spawned.store(u64::from(identity.spawned), Relaxed);
     header.thread_level.store(identity.thread_level, Relaxed);
     header.phase_gap_ns.store(config::get(|c| c.phase_gap_ns), Relaxed);
+    if config::get(|c| c.coordinator.is_some()) {
+        header.gate_setting.set(config::get(|c| c.gate).name());
+    }
     header.generation.store(u64::from(lifecycle::GENERATION.load(Relaxed)), Relaxed);
     lifecycle::armed_at().store(&header.clock_first);
     crate::clock::Moment::now().store(&header.clock_last);

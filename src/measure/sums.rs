@@ -4,7 +4,7 @@
 //! sums are kept of the older half, two phases in one place: how many, how long in all, their waits, bytes and calls.
 //! The older a phase, the more share its place; the latest ones stand alone.
 
-use super::record;
+use super::{activity, record};
 use crate::config;
 use crate::shim::caller;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,18 +31,23 @@ pub(super) fn make_room(bursts: &Bursts) {
     record::with_header(|header| _ = header.dropped.bursts.fetch_add((BURSTS - count) as u64, Relaxed));
 }
 
-/// Bursts of one phase become one. Where the gap was not given, tiny bursts, which are no phases, give what they moved to the burst before them.
+/// Bursts of one phase become one. Those that are no phases give what they moved to the burst before them, or at the beginning to the one behind.
 fn join_phases(bursts: &Bursts, gone: &mut [bool]) {
     let list = &bursts.list;
     let floor = bursts.gap_ticks.load(Relaxed);
-    let (mut gap, mut tiny) = (floor, vec![false; list.len()]);
-    if config::get(|c| c.phase_gap_ns) == 0 {
-        // The rule knows no unit of time.
-        let spans: Vec<Span> = list.iter().map(|burst| burst.span(|ticks| ticks, |ticks| ticks)).collect();
-        (gap, tiny) = (phases::find(&spans, floor).gap_ns, phases::are_tiny(&spans, floor));
+    // The rules know no unit of time.
+    let spans: Vec<Span> = list.iter().map(|burst| burst.span(|ticks| ticks, |ticks| ticks)).collect();
+    let (gap, tiny) = match config::get(|c| c.phase_gap_ns) {
+        0 => (phases::find(&spans, floor).gap_ns, phases::are_tiny(&spans, floor)),
+        _ => (floor, phases::are_empty(&spans, activity::fleeting_ticks())),
+    };
+    let first = tiny.iter().position(|tiny| !tiny).unwrap_or(0);
+    for (next, gone) in gone[..first].iter_mut().enumerate() {
+        list[first].take_amounts(&list[next]);
+        *gone = true;
     }
-    let mut last = 0;
-    for next in 1..list.len() {
+    let mut last = first;
+    for next in first + 1..list.len() {
         if tiny[next] {
             list[last].take_amounts(&list[next]);
             gone[next] = true;
@@ -101,7 +106,7 @@ fn close_up(list: &[Burst], gone: &[bool]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::activity::{self, Mark};
+    use super::super::activity::Mark;
     use super::*;
 
     const PERIOD: u64 = 6000;
@@ -166,6 +171,36 @@ mod tests {
         assert_eq!(phases::count(&found.list), COUNT);
         let in_phases = found.list.iter().map(|span| span.bytes_written).sum::<u64>();
         assert_eq!(in_phases + found.outside.bytes_written, COUNT * (MEBIBYTE + 200));
+    }
+
+    /// Looks whether a file is there take no places in the list.
+    #[test]
+    fn calls_that_take_no_time_leave_no_bursts() {
+        let lane = empty();
+        for phase in 0..100 {
+            let start = 7 + phase * PERIOD;
+            add(&lane, start, start + LENGTH, MEBIBYTE, 0, Mark::NONE);
+            for look in 0..5 {
+                add(&lane, start + 1000 + look * 500, start + 1000 + look * 500, 0, 0, Mark::NONE);
+            }
+        }
+        let spans = spans(&lane, |_| true);
+        assert!(spans.len() <= 200, "{} bursts", spans.len());
+        assert_eq!(spans.iter().filter(|span| span.bytes() > 0).count(), 100);
+        assert_eq!(spans.iter().map(|span| span.calls).sum::<u64>(), 600);
+    }
+
+    /// A file that is opened long before the first phase is no phase when only sums are kept.
+    #[test]
+    fn opening_a_file_at_first_adds_no_phase() {
+        let lane = empty();
+        add(&lane, 7, 7 + LENGTH, 0, 0, Mark::NONE);
+        for phase in 1..COUNT {
+            let start = 7 + phase * PERIOD;
+            add(&lane, start, start + LENGTH, MEBIBYTE, 0, Mark::NONE);
+        }
+        let found = phases::find(&spans(&lane, |_| true), 10);
+        assert_eq!(phases::count(&found.list), COUNT - 1);
     }
 
     /// Each phase is of several bursts: these are joined, and the pauses between them belong to it.

@@ -8,9 +8,11 @@ use crate::clock::ticks;
 use crate::config;
 use crate::gate;
 use crate::measure::data::{self, Call, Class, Meta, Op};
+use crate::measure::errors::{self, Error};
 use crate::measure::exchange::{self, Place};
 use crate::measure::files;
 use crate::measure::handles::{self, Open};
+use crate::measure::lane::Name;
 use crate::measure::pending::{self, Pending};
 use crate::measure::steady::{self, Same};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -129,12 +131,14 @@ fn unknown_file(fh: File) -> Option<&'static Block> {
     })
 }
 
-/// A call returned an error; passes it on.
+/// A call that began then returned an error; passes it on. It took its time all the same.
 #[cold]
 #[inline(never)]
-pub(super) fn failed(fh: File, answer: c_int) -> c_int {
+pub(super) fn failed(fh: File, op: &Name, start_ticks: u64, answer: c_int) -> c_int {
     if let Some(open) = handles::find(fh) {
-        data::count(Thread::current(), open.block(), MPIIO_ERRORS);
+        let (thread, block) = (Thread::current(), open.block());
+        data::meta(thread, block, TIMED, start_ticks, ticks());
+        errors::note(thread, block, MPIIO_ERRORS, op, Error::Mpi(answer), start_ticks);
     }
     answer
 }
@@ -154,7 +158,7 @@ pub(super) fn blocking<const CLASS: usize>(
     let end_ticks = leave(thread);
     if answer != 0 {
         exchange::take(thread, start_ticks);
-        failed(fh, answer)
+        failed(fh, op.name(), start_ticks, answer)
     } else {
         done::<CLASS>(start_ticks, end_ticks, op, fh, count, datatype)
     }
@@ -200,7 +204,7 @@ pub(super) fn nonblocking<const CLASS: usize>(
     let thread = Thread::current();
     let issued_ticks = leave(thread);
     if answer != 0 {
-        return failed(fh, answer);
+        return failed(fh, op.name(), start_ticks, answer);
     }
     let Some(block) = block_of(fh) else { return answer };
     let bytes = count.wrapping_mul(type_size(datatype));
@@ -227,7 +231,7 @@ pub(super) fn nonblocking<const CLASS: usize>(
 pub(super) fn split_begin<const CLASS: usize>(
     start_ticks: u64,
     answer: c_int,
-    _op: &'static Op,
+    op: &'static Op,
     fh: File,
     count: u64,
     datatype: Handle,
@@ -237,7 +241,7 @@ pub(super) fn split_begin<const CLASS: usize>(
     let end_ticks = leave(thread);
     if answer != 0 {
         exchange::take(thread, start_ticks);
-        return failed(fh, answer);
+        return failed(fh, op.name(), start_ticks, answer);
     }
     if let Some(open @ Open { split, .. }) = handles::find(fh) {
         split.start_ticks.store(start_ticks, Relaxed);
@@ -260,7 +264,7 @@ pub(super) fn split_end(thread: &Thread, second_ticks: u64, answer: c_int, fh: F
     let Some(open) = handles::find(fh) else { return };
     open.split_ends();
     if answer != 0 {
-        failed(fh, answer);
+        failed(fh, op.name(), second_ticks, answer);
         return;
     }
     let split = &open.split;
@@ -294,29 +298,27 @@ const fn counted(counter: usize) -> Meta {
 }
 
 /// Counts a call that is not about data.
-fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, meta: Meta) -> Option<u64> {
+fn noted(thread: &Thread, start: u64, answer: c_int, fh: File, op: &Name, meta: Meta) -> bool {
     let end = leave(thread);
     if answer != 0 {
-        failed(fh, answer);
-        return None;
+        failed(fh, op, start, answer);
+        return false;
     }
-    let block = block_of(fh)?;
+    let Some(block) = block_of(fh) else { return false };
     data::meta(thread, block, meta, start, end);
-    Some(end)
+    true
 }
 
-pub(super) fn synced(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
-    if let Some(end) = noted(thread, start, answer, fh, counted(MPIIO_SYNCS)) {
-        data::activity(thread, start, end);
-    }
+pub(super) fn synced(thread: &Thread, start: u64, answer: c_int, fh: File, op: &Name) {
+    noted(thread, start, answer, fh, op, counted(MPIIO_SYNCS).of_kind(MPIIO_F_SYNC_TIME));
 }
 
-pub(super) fn resized(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
-    noted(thread, start, answer, fh, counted(MPIIO_RESIZES));
+pub(super) fn resized(thread: &Thread, start: u64, answer: c_int, fh: File, op: &Name) {
+    noted(thread, start, answer, fh, op, counted(MPIIO_RESIZES));
 }
 
-pub(super) fn passed(thread: &Thread, start: u64, answer: c_int, fh: File, _: usize) {
-    noted(thread, start, answer, fh, TIMED);
+pub(super) fn passed(thread: &Thread, start: u64, answer: c_int, fh: File, op: &Name) {
+    noted(thread, start, answer, fh, op, TIMED);
 }
 
 pub(super) struct ViewArguments {
@@ -328,7 +330,8 @@ pub(super) struct ViewArguments {
 }
 
 pub(super) fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, view: ViewArguments) {
-    if noted(thread, start, answer, fh, counted(MPIIO_VIEWS)).is_some() {
+    static NAME: Name = Name::new("MPI_File_set_view");
+    if noted(thread, start, answer, fh, &NAME, counted(MPIIO_VIEWS)) {
         note_hints(thread, fh, view.info);
         if let Some(open) = handles::find(fh) {
             shield((), || open.view.set(view.displacement, view.etype, view.filetype, view.datarep));
@@ -337,7 +340,8 @@ pub(super) fn view_set(thread: &Thread, start: u64, answer: c_int, fh: File, vie
 }
 
 pub(super) fn info_set(thread: &Thread, start: u64, answer: c_int, fh: File, info: Handle) {
-    if noted(thread, start, answer, fh, TIMED).is_some() {
+    static NAME: Name = Name::new("MPI_File_set_info");
+    if noted(thread, start, answer, fh, &NAME, TIMED) {
         note_hints(thread, fh, info);
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod late;
 mod mpi;
 pub(crate) mod posix;
 mod posix_meta;
+mod posix_names;
 pub(crate) mod real;
 mod requests;
 pub(crate) mod shield;

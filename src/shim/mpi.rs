@@ -11,6 +11,7 @@ use crate::arch;
 use crate::lifecycle::armed;
 use crate::measure::data::{Class, Direction, Op};
 use crate::measure::exchange::Place;
+use crate::measure::lane::Name;
 use crate::measure::steady::{self, Same};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -103,7 +104,7 @@ macro_rules! measured_call {
             let thread = Thread::current();
             thread.caller.set(Caller::App);
             if answer != 0 {
-                return failed($fh, answer);
+                return failed($fh, OP.name(), start_ticks, answer);
             }
             let same = Same { fh: $fh, datatype: $ty, count: $n as u64 };
             if steady::mpiio(thread, Class::$class, &OP, start_ticks, end_ticks, same) {
@@ -234,6 +235,14 @@ macro_rules! op {
     }};
 }
 
+/// The name of a function as it stands among the errors.
+macro_rules! name {
+    ($name:literal) => {{
+        static NAME_WORDS: Name = Name::new(concat!("MPI_File_", $name));
+        &NAME_WORDS
+    }};
+}
+
 file_calls! {
     read_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("read_all_end" Read)] split_end;
     write_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("write_all_end" Write)] split_end;
@@ -241,16 +250,16 @@ file_calls! {
     write_at_all_end: (fh: File, buf: Buffer, st: Address), [fh op!("write_at_all_end" Write)] split_end;
     read_ordered_end: (fh: File, buf: Buffer, st: Address), [fh op!("read_ordered_end" Read)] split_end;
     write_ordered_end: (fh: File, buf: Buffer, st: Address), [fh op!("write_ordered_end" Write)] split_end;
-    sync: (fh: File), [fh 0] synced;
-    set_size: (fh: File, size: i64), [fh 0] resized;
-    preallocate: (fh: File, size: i64), [fh 0] resized;
+    sync: (fh: File), [fh name!("sync")] synced;
+    set_size: (fh: File, size: i64), [fh name!("set_size")] resized;
+    preallocate: (fh: File, size: i64), [fh name!("preallocate")] resized;
     set_view: (fh: File, displacement: i64, etype: Handle, filetype: Handle, datarep: *const c_char, info: Handle),
         [fh ViewArguments { displacement, etype, filetype, datarep, info }] view_set;
     set_info: (fh: File, info: Handle), [fh info] info_set;
     // Not counted, but what they do to files is the MPI library's doing.
-    seek: (fh: File, offset: i64, whence: c_int), [fh 0] passed;
-    seek_shared: (fh: File, offset: i64, whence: c_int), [fh 0] passed;
-    get_position_shared: (fh: File, offset: Address), [fh 0] passed;
-    get_size: (fh: File, size: Address), [fh 0] passed;
-    set_atomicity: (fh: File, flag: c_int), [fh 0] passed;
+    seek: (fh: File, offset: i64, whence: c_int), [fh name!("seek")] passed;
+    seek_shared: (fh: File, offset: i64, whence: c_int), [fh name!("seek_shared")] passed;
+    get_position_shared: (fh: File, offset: Address), [fh name!("get_position_shared")] passed;
+    get_size: (fh: File, size: Address), [fh name!("get_size")] passed;
+    set_atomicity: (fh: File, flag: c_int), [fh name!("set_atomicity")] passed;
 }

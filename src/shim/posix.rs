@@ -7,11 +7,15 @@ use crate::arch;
 use crate::clock::ticks;
 use crate::gate;
 use crate::lifecycle::armed;
-use crate::measure::data::{self, Call, Direction, Op};
+use crate::measure::data::{self, Call, Direction, Meta, Op};
+use crate::measure::errors::{self, Error};
 use crate::measure::{files, steady};
 use libc::{aiocb, c_int, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 use std::sync::Mutex;
-use weir_profile::counters::{Module, posix::POSIX_ERRORS};
+use weir_profile::counters::{
+    Module,
+    posix::{POSIX_ERRORS, POSIX_F_META_TIME},
+};
 use weir_profile::layout::Block;
 
 /// What a function that this C library does not have answers.
@@ -152,16 +156,28 @@ pub(super) fn done(
 ) -> ssize_t {
     let thread = Thread::current();
     if moved < 0 {
-        data::count(thread, block, POSIX_ERRORS);
-        if thread.gate_ticks.get() > 0 {
-            data::activity(thread, data::began(thread, start_ticks), end_ticks);
-        }
+        failed(thread, block, op, start_ticks, end_ticks, Error::last());
     } else {
         let call = Call { op, start_ticks, end_ticks: end_ticks.max(start_ticks), bytes: moved as u64 };
         data::posix(thread, block, &call, if_given(offset));
     }
     // Were it known that this is what came in, the hot path would keep it and not jump here.
     std::hint::black_box(moved)
+}
+
+/// A data call returned an error. It took its time all the same.
+#[cold]
+fn failed(
+    thread: &Thread,
+    block: &'static Block,
+    op: &'static Op,
+    start_ticks: u64,
+    end_ticks: u64,
+    error: Error,
+) {
+    let began_ticks = data::began(thread, start_ticks);
+    data::held_back_meta(thread, block, Meta::timed(POSIX_F_META_TIME), began_ticks, start_ticks, end_ticks);
+    errors::note(thread, block, POSIX_ERRORS, op.name(), error, start_ticks);
 }
 
 /// An asynchronous call under way; it is counted by `aio_return`.
@@ -207,7 +223,7 @@ fn submit(control: *const aiocb, direction: Direction, start_ticks: u64) {
         // turn should not last until then.
         drop(gate::admit(thread, block, fd, bytes));
         if thread.gate_ticks.get() > 0 {
-            data::activity(thread, start_ticks, ticks());
+            data::activity(thread, block, start_ticks, ticks());
         }
     }
     shield((), || {
@@ -241,7 +257,13 @@ fn returned(control: *const aiocb, moved: ssize_t) {
         static WRITE: Op = Op::new("aio_write", Direction::Write);
         let op = if a.direction == Direction::Read { &READ } else { &WRITE };
         let _caller = if a.by_mpi { Thread::current().goes_on_in_mpi() } else { None };
-        done(a.block, op, a.start_ticks, ticks(), moved, a.offset as i64);
+        if moved < 0 {
+            // SAFETY: the program's control block, which it just asked for its result.
+            let error = Error::Errno(unsafe { libc::aio_error(control) });
+            failed(Thread::current(), a.block, op, a.start_ticks, ticks(), error);
+        } else {
+            done(a.block, op, a.start_ticks, ticks(), moved, a.offset as i64);
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! POSIX calls that open, close, duplicate, seek, sync, resize or map.
 
-use super::caller::{Thread, observing};
+use super::caller::{Caller, Thread, observing};
 use super::posix::{by_whom, missing};
 use super::shield::shield;
 use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
 use crate::gate;
-use crate::measure::data::{self, Meta};
+use crate::measure::data::{self, Meta, NONE};
+use crate::measure::errors::{self, Error};
 use crate::measure::files;
+use crate::measure::lane::Name;
 use crate::profile;
 use libc::{c_char, c_int, c_uint, c_void, mode_t, off_t, off64_t, size_t};
 use weir_profile::counters::{Module, posix::*};
@@ -16,17 +18,22 @@ use weir_profile::layout::Block;
 const OPEN: Meta = Meta {
     counter: POSIX_OPENS,
     time: POSIX_F_META_TIME,
+    own_time: POSIX_F_OPEN_CLOSE_TIME,
     first: POSIX_F_OPEN_START_TIMESTAMP,
     last: POSIX_F_OPEN_END_TIMESTAMP,
 };
 const CLOSE: Meta = Meta {
     first: POSIX_F_CLOSE_START_TIMESTAMP,
     last: POSIX_F_CLOSE_END_TIMESTAMP,
-    ..Meta::timed(POSIX_F_META_TIME)
+    ..Meta::timed(POSIX_F_META_TIME).of_kind(POSIX_F_OPEN_CLOSE_TIME)
 };
 
 const fn counted(counter: usize) -> Meta {
     Meta::counted(counter, POSIX_F_META_TIME)
+}
+
+const fn sync(counter: usize) -> Meta {
+    counted(counter).of_kind(POSIX_F_SYNC_TIME)
 }
 
 /// For what changes the table of descriptors: a child of `vfork` shares our memory, not our descriptors.
@@ -40,6 +47,7 @@ macro_rules! open_calls {
         mod $name {
             use super::*;
             c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> c_int, missing());
+            static OP: Name = Name::new(stringify!($name));
 
             // In C the mode is variadic. Older compilers do not know the lint that says so.
             #[allow(unknown_lints, invalid_runtime_symbol_definitions)]
@@ -54,6 +62,8 @@ macro_rules! open_calls {
                 let fd = unsafe { real($($arg),*) };
                 if fd >= 0 {
                     opened(fd, $path, $directory, $flags, start);
+                } else {
+                    not_opened(&OP, $path, $directory, $flags, start);
                 }
                 fd
             }
@@ -80,7 +90,7 @@ fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int
     let end = ticks();
     let thread = Thread::current();
     let by_mpi = thread.caller.get().is_mpi();
-    shield((), || {
+    let block = shield(None, || {
         // A file without a name, in the directory that the path names; of the flag, O_DIRECTORY is a part.
         let unnamed = flags & libc::O_TMPFILE == libc::O_TMPFILE;
         let path = if unnamed {
@@ -100,20 +110,50 @@ fn opened(fd: c_int, path: *const c_char, directory: Option<c_int>, flags: c_int
         } else {
             files::note_fd(Module::Posix, fd, block)
         }
-        if let Some(block) = block {
-            data::meta(thread, block, OPEN, start, end);
-            data::set_position(thread, block, 0);
-        }
+        block
     });
+    if let Some(block) = block {
+        data::meta(thread, block, OPEN, start, end);
+        data::set_position(thread, block, 0);
+    }
+}
+
+/// An open failed. One that asks whether a file is there is answered; any other may be what the program fails of.
+#[cold]
+#[inline(never)]
+fn not_opened(op: &Name, path: *const c_char, directory: Option<c_int>, flags: c_int, start: u64) {
+    let (error, end) = (Error::last(), ticks());
+    let thread = Thread::current();
+    let is_answered = match error {
+        Error::Errno(libc::ENOENT | libc::ENOTDIR) => flags & libc::O_CREAT == 0,
+        Error::Errno(libc::EEXIST) => flags & libc::O_EXCL != 0,
+        _ => flags & (libc::O_DIRECTORY | libc::O_PATH) != 0,
+    };
+    if is_answered || thread.caller.get() != Caller::App {
+        return;
+    }
+    if matches!(error, Error::Errno(libc::EFAULT)) {
+        return;
+    }
+    let block = shield(None, || {
+        // SAFETY: the program's path, which the system could read.
+        let path = unsafe { files::absolute(path, directory) };
+        path.filter(|path| files::wanted(path, false)).and_then(|path| files::block(&path, Module::Posix))
+    });
+    if let Some(block) = block {
+        data::meta(thread, block, Meta { counter: NONE, ..OPEN }, start, end);
+        errors::note(thread, block, POSIX_ERRORS, op, error, start);
+    }
 }
 
 /// Rows `function(descriptor, …) -> answer: whether it waits at the gate, what to count, and what else follows
-/// from the answer`. A sync moves data.
+/// from the answer`. A sync moves data, so it waits.
 macro_rules! fd_calls {
     ($($name:ident ($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $answer:ty: $waits:literal, $meta:expr, $then:expr;)+) => {$(
         mod $name {
             use super::*;
             c_function!(c_name!(stringify!($name)), fn($fd: c_int $(, $arg: $type)*) -> $answer, missing());
+            static OP: Name = Name::new(stringify!($name));
 
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $answer {
@@ -123,12 +163,17 @@ macro_rules! fd_calls {
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let answer = unsafe { real($fd $(, $arg)*) };
+                    let end = ticks();
+                    let thread = Thread::current();
+                    let began = if $waits { data::began(thread, start) } else { start };
                     if answer >= 0 {
-                        let end = ticks();
-                        let thread = Thread::current();
-                        data::meta(thread, block, $meta, start, end);
-                        let then: fn(&Thread, &'static Block, $answer, u64, u64) = $then;
-                        then(thread, block, answer, start, end);
+                        data::held_back_meta(thread, block, $meta, began, start, end);
+                        let then: fn(&Thread, &'static Block, $answer) = $then;
+                        then(thread, block, answer);
+                    } else {
+                        let error = Error::last();
+                        data::held_back_meta(thread, block, Meta::timed(POSIX_F_META_TIME), began, start, end);
+                        errors::note(thread, block, POSIX_ERRORS, &OP, error, start);
                     }
                     return answer;
                 }
@@ -141,15 +186,13 @@ macro_rules! fd_calls {
 
 fd_calls! {
     lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t: false,
-        counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
+        counted(POSIX_SEEKS), |thread, block, at| data::set_position(thread, block, at as u64);
     lseek64(fd: c_int, offset: off64_t, whence: c_int) -> off64_t: false,
-        counted(POSIX_SEEKS), |thread, block, at, _, _| data::set_position(thread, block, at as u64);
-    fsync(fd: c_int) -> c_int: true,
-        counted(POSIX_FSYNCS), |thread, _, _, start, end| data::activity(thread, data::began(thread, start), end);
-    fdatasync(fd: c_int) -> c_int: true,
-        counted(POSIX_FDSYNCS), |thread, _, _, start, end| data::activity(thread, data::began(thread, start), end);
-    ftruncate(fd: c_int, size: off_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
-    ftruncate64(fd: c_int, size: off64_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _, _, _| ();
+        counted(POSIX_SEEKS), |thread, block, at| data::set_position(thread, block, at as u64);
+    fsync(fd: c_int) -> c_int: true, sync(POSIX_FSYNCS), |_, _, _| ();
+    fdatasync(fd: c_int) -> c_int: true, sync(POSIX_FDSYNCS), |_, _, _| ();
+    ftruncate(fd: c_int, size: off_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _| ();
+    ftruncate64(fd: c_int, size: off64_t) -> c_int: false, counted(POSIX_TRUNCATES), |_, _, _| ();
 }
 
 mod close {
@@ -169,9 +212,19 @@ mod close {
         // SAFETY: the program's own call.
         let answer = unsafe { real(fd) };
         if let Some(block) = block {
-            data::meta(Thread::current(), block, CLOSE, start, ticks());
+            closed(Thread::current(), block, answer, start);
         }
         answer
+    }
+}
+
+/// A file system may tell only now that it could not write.
+fn closed(thread: &Thread, block: &'static Block, answer: c_int, start: u64) {
+    static OP: Name = Name::new("close");
+    let error = Error::last();
+    data::meta(thread, block, CLOSE, start, ticks());
+    if answer < 0 {
+        errors::note(thread, block, POSIX_ERRORS, &OP, error, start);
     }
 }
 

@@ -10,7 +10,8 @@ use super::shield::shield;
 use super::wrap::{c_name, real_function};
 use crate::abi::{self, Handle};
 use crate::clock::ticks;
-use crate::measure::{data, pending};
+use crate::measure::errors::{self, Error};
+use crate::measure::pending;
 use std::ffi::{c_int, c_void};
 use weir_profile::counters::mpiio::MPIIO_ERRORS;
 
@@ -47,7 +48,13 @@ fn settle(ours: &Ours, start: u64, completed: impl Fn(usize) -> bool) {
 
 /// The call returned an error, of one request or of several. Those that are over are no requests any more; `failed` says
 /// which of them were in vain, as far as that can be told.
-fn settle_after_error(ours: &Ours, start: u64, requests: *const c_void, failed: impl Fn(usize) -> bool) {
+fn settle_after_error(
+    ours: &Ours,
+    start: u64,
+    answer: c_int,
+    requests: *const c_void,
+    failed: impl Fn(usize) -> bool,
+) {
     let abi = abi::current();
     let is_over = |place: usize| {
         // SAFETY: the program passes an array of requests, and this place is one of it.
@@ -56,7 +63,8 @@ fn settle_after_error(ours: &Ours, start: u64, requests: *const c_void, failed: 
     shield((), || {
         for (_, request) in ours.iter().filter(|(i, _)| is_over(*i) && failed(*i)) {
             if let Some(pending) = pending::take(*request) {
-                data::count(Thread::current(), pending.block, MPIIO_ERRORS);
+                let (op, error) = (pending.op.name(), Error::Mpi(answer));
+                errors::note(Thread::current(), pending.block, MPIIO_ERRORS, op, error, pending.start_ticks);
             }
         }
     });
@@ -97,7 +105,7 @@ macro_rules! request_call {
                 settle(&ours, start, |$i| unsafe { $done });
             } else if !ours.is_empty() {
                 // SAFETY: those of a request that is over are.
-                settle_after_error(&ours, start, $requests, |$j| unsafe { $failed });
+                settle_after_error(&ours, start, answer, $requests, |$j| unsafe { $failed });
             }
             answer
         }

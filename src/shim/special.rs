@@ -10,6 +10,8 @@ use crate::abi::{self, Handle};
 use crate::clock::ticks;
 use crate::lifecycle::{self, Model, armed};
 use crate::measure::data::{self, Meta};
+use crate::measure::errors::{self, Error};
+use crate::measure::lane::Name;
 use crate::measure::{files, handles, pending, steady};
 use crate::{gate, measure, profile};
 use std::ffi::{c_char, c_int, c_void};
@@ -186,22 +188,25 @@ fn open(
     };
     let (answer, start, end) = timed_as_mpi(real);
     if answer != 0 {
-        data::count(thread, block, MPIIO_ERRORS);
+        let probes = mode & abi::current().mode_create == 0;
+        failed(block, "MPI_File_open", answer, probes, start, end);
         return answer;
     }
-    shield((), || {
+    let size = shield(1, || {
         let mut size = 1;
         // SAFETY: the communicator the program just used.
         unsafe { abi::comm_size(comm, &mut size) };
-        let counter = if size > 1 { MPIIO_COLL_OPENS } else { MPIIO_INDEP_OPENS };
-        let meta = Meta {
-            counter,
-            time: MPIIO_F_META_TIME,
-            first: MPIIO_F_OPEN_START_TIMESTAMP,
-            last: MPIIO_F_OPEN_END_TIMESTAMP,
-        };
+        size
+    });
+    let meta = Meta {
+        counter: if size > 1 { MPIIO_COLL_OPENS } else { MPIIO_INDEP_OPENS },
+        first: MPIIO_F_OPEN_START_TIMESTAMP,
+        last: MPIIO_F_OPEN_END_TIMESTAMP,
+        ..OPEN_CLOSE
+    };
+    data::meta(thread, block, meta, start, end);
+    shield((), || {
         let thread = Thread::current();
-        data::meta(thread, block, meta, start, end);
         // SAFETY: the call succeeded, so the handle is there.
         let handle = unsafe { *fh };
         handles::insert(handle, block, size.max(0) as u64, mode & abi::current().mode_sequential != 0);
@@ -212,6 +217,18 @@ fn open(
         note_hints(thread, handle, info);
     });
     answer
+}
+
+const OPEN_CLOSE: Meta = Meta::timed(MPIIO_F_META_TIME).of_kind(MPIIO_F_OPEN_CLOSE_TIME);
+
+/// A call that opens, closes or deletes a file returned an error. `probes` says that a program that calls this way reckons with
+/// a file that is not there.
+#[cold]
+fn failed(block: &'static Block, name: &str, answer: c_int, probes: bool, start: u64, end: u64) {
+    let thread = Thread::current();
+    data::meta(thread, block, OPEN_CLOSE, start, end);
+    let error = if probes { Error::MpiProbe(answer) } else { Error::Mpi(answer) };
+    errors::note(thread, block, MPIIO_ERRORS, &Name::new(name), error, start);
 }
 
 /// Prefixes by which ROMIO's drivers are asked for.
@@ -261,12 +278,13 @@ fn close(fh: *mut usize, real: impl FnOnce() -> c_int) -> c_int {
     if let Some(block) = block {
         gate::file_closed();
         shield((), || gate::hints::closed(handle));
-        let meta = Meta {
-            first: MPIIO_F_CLOSE_START_TIMESTAMP,
-            last: MPIIO_F_CLOSE_END_TIMESTAMP,
-            ..Meta::timed(MPIIO_F_META_TIME)
-        };
+        let meta =
+            Meta { first: MPIIO_F_CLOSE_START_TIMESTAMP, last: MPIIO_F_CLOSE_END_TIMESTAMP, ..OPEN_CLOSE };
         data::meta(thread, block, meta, start, end);
+        if answer != 0 {
+            let name = Name::new("MPI_File_close");
+            errors::note(thread, block, MPIIO_ERRORS, &name, Error::Mpi(answer), start);
+        }
     }
     answer
 }
@@ -277,11 +295,13 @@ fn delete(name: *const c_char, _: Handle, real: impl FnOnce() -> c_int) -> c_int
         return real();
     }
     let (answer, start, end) = timed_as_mpi(real);
-    if answer == 0
-        && let Some(block) = shield(None, || mpi_block(name))
-    {
-        let meta = Meta::counted(MPIIO_DELETES, MPIIO_F_META_TIME);
-        data::meta(thread, block, meta, start, end);
+    if let Some(block) = shield(None, || mpi_block(name)) {
+        if answer == 0 {
+            let meta = Meta::counted(MPIIO_DELETES, MPIIO_F_META_TIME);
+            data::meta(thread, block, meta, start, end);
+        } else {
+            failed(block, "MPI_File_delete", answer, true, start, end);
+        }
     }
     answer
 }

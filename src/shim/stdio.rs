@@ -1,13 +1,15 @@
 //! Calls on `FILE *` streams.
 
-use super::caller::{Thread, observing};
+use super::caller::{Caller, Thread, observing};
 use super::posix::missing;
 use super::shield::shield;
 use super::wrap::{c_function, c_name, real_function};
 use crate::clock::ticks;
 use crate::gate;
 use crate::lifecycle::armed;
-use crate::measure::data::{self, Call, Direction, Meta, Op};
+use crate::measure::data::{self, Call, Direction, Meta, NONE, Op};
+use crate::measure::errors::{self, Error};
+use crate::measure::lane::Name;
 use crate::measure::{files, steady};
 use libc::{FILE, c_char, c_int, c_long, c_void, off_t, off64_t, size_t, ssize_t};
 use weir_profile::counters::{Module, stdio::*};
@@ -17,6 +19,7 @@ const fn opening(counter: usize) -> Meta {
     Meta {
         counter,
         time: STDIO_F_META_TIME,
+        own_time: STDIO_F_OPEN_CLOSE_TIME,
         first: STDIO_F_OPEN_START_TIMESTAMP,
         last: STDIO_F_OPEN_END_TIMESTAMP,
     }
@@ -24,7 +27,7 @@ const fn opening(counter: usize) -> Meta {
 const CLOSE: Meta = Meta {
     first: STDIO_F_CLOSE_START_TIMESTAMP,
     last: STDIO_F_CLOSE_END_TIMESTAMP,
-    ..Meta::timed(STDIO_F_META_TIME)
+    ..Meta::timed(STDIO_F_META_TIME).of_kind(STDIO_F_OPEN_CLOSE_TIME)
 };
 
 const fn counted(counter: usize) -> Meta {
@@ -71,8 +74,16 @@ fn done_behind_gate(block: &'static Block, op: &'static Op, start_ticks: u64, by
 #[cold]
 #[inline(never)]
 fn note(block: &'static Block, op: &'static Op, start_ticks: u64, end_ticks: u64, bytes: u64) {
+    let (error, thread) = (Error::last(), Thread::current());
     let end_ticks = end_ticks.max(start_ticks);
-    data::stdio(Thread::current(), block, &Call { op, start_ticks, end_ticks, bytes });
+    data::stdio(thread, block, &Call { op, start_ticks, end_ticks, bytes });
+    // Where nothing was written, `errno` is of this call if it is what only a write can say.
+    if op.writes()
+        && bytes == 0
+        && matches!(error, Error::Errno(libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EIO))
+    {
+        errors::note(thread, block, STDIO_ERRORS, op.name(), error, start_ticks);
+    }
 }
 
 /// What a call is asked to move, or 0 where that is not known.
@@ -192,6 +203,7 @@ macro_rules! open_calls {
         mod $name {
             use super::*;
             c_function!(c_name!(stringify!($name)), fn($($arg: $type),*) -> *mut FILE, std::ptr::null_mut());
+            static OP: Name = Name::new(stringify!($name));
 
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($($arg: $type),*) -> *mut FILE {
@@ -202,7 +214,9 @@ macro_rules! open_calls {
                 let start = ticks();
                 // SAFETY: the program's own call.
                 let stream = unsafe { real($($arg),*) };
-                if !stream.is_null() {
+                if stream.is_null() {
+                    not_opened(&OP, $path, start);
+                } else {
                     opened(stream, $path, $meta, start);
                 }
                 stream
@@ -223,9 +237,9 @@ open_calls! {
 fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64) {
     let end = ticks();
     let thread = Thread::current();
-    shield((), || {
+    let block = shield(None, || {
         let fd = descriptor(stream);
-        let block = match path {
+        match path {
             Some(path) if !path.is_null() => {
                 files::forget_fd(fd);
                 // SAFETY: the program's path; the call with it succeeded.
@@ -236,11 +250,32 @@ fn opened(stream: *mut FILE, path: Option<*const c_char>, meta: Meta, start: u64
                 block
             }
             _ => files::of_fd(Module::Stdio, fd),
-        };
-        if let Some(block) = block {
-            data::meta(thread, block, meta, start, end);
         }
     });
+    if let Some(block) = block {
+        data::meta(thread, block, meta, start, end);
+    }
+}
+
+/// A stream could not be opened. That a file is not there, or is there, is an answer to a program that asks.
+#[cold]
+#[inline(never)]
+fn not_opened(op: &Name, path: Option<*const c_char>, start: u64) {
+    let (error, end) = (Error::last(), ticks());
+    let thread = Thread::current();
+    let (Some(path), Caller::App) = (path, thread.caller.get()) else { return };
+    if matches!(error, Error::Errno(libc::ENOENT | libc::ENOTDIR | libc::EEXIST | libc::EFAULT)) {
+        return;
+    }
+    let block = shield(None, || {
+        // SAFETY: the program's path, which the system could read.
+        let path = unsafe { files::absolute(path, None) };
+        path.filter(|path| files::wanted(path, false)).and_then(|path| files::block(&path, Module::Stdio))
+    });
+    if let Some(block) = block {
+        data::meta(thread, block, opening(NONE), start, end);
+        errors::note(thread, block, STDIO_ERRORS, op, error, start);
+    }
 }
 
 /// A pipe to a program: no file, but its number is free again.
@@ -261,6 +296,7 @@ mod pclose {
 mod fclose {
     use super::*;
     c_function!(c"fclose", fn(stream: *mut FILE) -> c_int, missing());
+    static OP: Name = Name::new("fclose");
 
     #[unsafe(no_mangle)]
     unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
@@ -276,18 +312,28 @@ mod fclose {
         // SAFETY: the program's own call.
         let answer = unsafe { real(stream) };
         if let Some(block) = block {
-            data::meta(Thread::current(), block, CLOSE, start, ticks());
+            ended(block, &OP, CLOSE, answer, start);
         }
         answer
     }
 }
 
+/// A call that may write what a stream has gathered returned.
+fn ended(block: &'static Block, op: &Name, meta: Meta, answer: c_int, start: u64) {
+    let (error, thread) = (Error::last(), Thread::current());
+    data::meta(thread, block, meta, start, ticks());
+    if answer != 0 {
+        errors::note(thread, block, STDIO_ERRORS, op, error, start);
+    }
+}
+
 /// Rows `function(stream, …) -> answer: what is counted`.
 macro_rules! stream_calls {
-    ($($name:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr, $moves:literal;)+) => {$(
+    ($($name:ident ($stream:ident: *mut FILE $(, $arg:ident: $type:ty)*) -> $answer:ty: $meta:expr;)+) => {$(
         mod $name {
             use super::*;
             c_function!(c_name!(stringify!($name)), fn($stream: *mut FILE $(, $arg: $type)*) -> $answer, missing_stream());
+            static OP: Name = Name::new(stringify!($name));
 
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($stream: *mut FILE $(, $arg: $type)*) -> $answer {
@@ -295,12 +341,7 @@ macro_rules! stream_calls {
                     let start = ticks();
                     // SAFETY: the program's own call.
                     let answer = unsafe { real($stream $(, $arg)*) };
-                    let end = ticks();
-                    let thread = Thread::current();
-                    data::meta(thread, block, $meta, start, end);
-                    if $moves {
-                        data::activity(thread, start, end);
-                    }
+                    ended(block, &OP, $meta, answer.as_error(), start);
                     return answer;
                 }
                 // SAFETY: the program's own call.
@@ -311,27 +352,35 @@ macro_rules! stream_calls {
 }
 
 /// The answer of a function that does not exist and may return nothing.
-trait Missing {
+trait Answer: Copy {
     fn missing() -> Self;
+    /// Not zero if it is an error.
+    fn as_error(self) -> c_int;
 }
-impl Missing for c_int {
+impl Answer for c_int {
     fn missing() -> c_int {
         missing()
     }
+    fn as_error(self) -> c_int {
+        self
+    }
 }
-impl Missing for () {
+impl Answer for () {
     fn missing() {}
+    fn as_error(self) -> c_int {
+        0
+    }
 }
-fn missing_stream<M: Missing>() -> M {
-    M::missing()
+fn missing_stream<A: Answer>() -> A {
+    A::missing()
 }
 
 stream_calls! {
-    fflush(stream: *mut FILE) -> c_int: counted(STDIO_FLUSHES), true;
-    fseek(stream: *mut FILE, offset: c_long, whence: c_int) -> c_int: counted(STDIO_SEEKS), false;
-    fseeko(stream: *mut FILE, offset: off_t, whence: c_int) -> c_int: counted(STDIO_SEEKS), false;
-    fseeko64(stream: *mut FILE, offset: off64_t, whence: c_int) -> c_int: counted(STDIO_SEEKS), false;
-    fsetpos(stream: *mut FILE, position: *const c_void) -> c_int: counted(STDIO_SEEKS), false;
-    fsetpos64(stream: *mut FILE, position: *const c_void) -> c_int: counted(STDIO_SEEKS), false;
-    rewind(stream: *mut FILE) -> (): counted(STDIO_SEEKS), false;
+    fflush(stream: *mut FILE) -> c_int: counted(STDIO_FLUSHES).of_kind(STDIO_F_SYNC_TIME);
+    fseek(stream: *mut FILE, offset: c_long, whence: c_int) -> c_int: counted(STDIO_SEEKS);
+    fseeko(stream: *mut FILE, offset: off_t, whence: c_int) -> c_int: counted(STDIO_SEEKS);
+    fseeko64(stream: *mut FILE, offset: off64_t, whence: c_int) -> c_int: counted(STDIO_SEEKS);
+    fsetpos(stream: *mut FILE, position: *const c_void) -> c_int: counted(STDIO_SEEKS);
+    fsetpos64(stream: *mut FILE, position: *const c_void) -> c_int: counted(STDIO_SEEKS);
+    rewind(stream: *mut FILE) -> (): counted(STDIO_SEEKS);
 }

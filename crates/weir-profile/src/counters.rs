@@ -175,6 +175,12 @@ counters! {
     MPIIO_READ_ATTENTION: State,
     /// A write that takes longer may be the file's longest, or one of the process's slowest calls.
     MPIIO_WRITE_ATTENTION: State,
+    /// Of the metadata time, time inside opens and closes.
+    MPIIO_F_OPEN_CLOSE_TIME: Seconds,
+    /// Of the metadata time, time inside `MPI_File_sync`.
+    MPIIO_F_SYNC_TIME: Seconds,
+    /// Of the time inside all these calls, time held back at a gate.
+    MPIIO_F_GATE_TIME: Seconds,
 }
 
 counters! {
@@ -198,7 +204,7 @@ counters! {
     POSIX_FDSYNCS: Sum,
     /// `ftruncate`.
     POSIX_TRUNCATES: Sum,
-    /// Data calls that returned an error.
+    /// Calls that returned an error, but for those that looked for a file that is not there.
     POSIX_ERRORS: Sum,
     /// Bytes read.
     POSIX_BYTES_READ: Sum,
@@ -266,7 +272,7 @@ counters! {
     POSIX_F_READ_TIME: Seconds,
     /// Time inside writes.
     POSIX_F_WRITE_TIME: Seconds,
-    /// Time inside open, close, lseek, fsync and the like.
+    /// Time inside open, close, lseek, fsync, stat and the like.
     POSIX_F_META_TIME: Seconds,
     /// The longest read.
     POSIX_F_MAX_READ_TIME: Longest,
@@ -300,6 +306,16 @@ counters! {
     POSIX_READ_ATTENTION: State,
     /// A write that takes longer may be the file's longest, or one of the process's slowest calls.
     POSIX_WRITE_ATTENTION: State,
+    /// `stat`, `access` and the like, by the program itself; of files that it does not open, in '(other files)'.
+    POSIX_STATS: Sum,
+    /// `unlink`, `rename`, `mkdir` and the like, by the program itself; of files that it does not open, in '(other files)'.
+    POSIX_DIRECTORY_CHANGES: Sum,
+    /// Of the metadata time, time inside opens and closes of the program itself.
+    POSIX_F_OPEN_CLOSE_TIME: Seconds,
+    /// Of the metadata time, time inside `fsync` and `fdatasync` of the program itself.
+    POSIX_F_SYNC_TIME: Seconds,
+    /// Of the metadata time, time inside calls of the MPI library.
+    POSIX_F_MPI_META_TIME: Seconds,
 }
 
 counters! {
@@ -351,6 +367,12 @@ counters! {
     STDIO_READ_ATTENTION: State,
     /// A write that takes longer may be the file's longest, or one of the process's slowest calls.
     STDIO_WRITE_ATTENTION: State,
+    /// Of the metadata time, time inside opens and closes.
+    STDIO_F_OPEN_CLOSE_TIME: Seconds,
+    /// Of the metadata time, time inside `fflush`.
+    STDIO_F_SYNC_TIME: Seconds,
+    /// Calls that returned an error, but for those that looked for a file that is not there.
+    STDIO_ERRORS: Sum,
 }
 
 /// A module of the profile. The number stands in the record.

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub type Cell = AtomicU64;
 
 /// First word of every record: `WEIRREC` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"WEIRREC\x05");
 
 /// Text of up to `8 * N` bytes, zero-padded; what does not fit is cut off at the front (the end of
 /// a path says more than its beginning).
@@ -112,6 +112,38 @@ pub struct TurnCounts {
     pub wait_ticks: Cell,
 }
 
+/// Kinds of failed calls that a process keeps; `count` 0 means unused.
+pub const FAILURES: usize = 8;
+
+/// Calls of one function on one file that returned the same error.
+#[repr(C)]
+pub struct Failure {
+    pub count: Cell,
+    /// Name of the function.
+    pub op: Text<4>,
+    pub file: Cell,
+    /// The `errno`, or the class of the MPI error with [`crate::failures::IS_MPI`]; further bits are there.
+    pub code: Cell,
+    /// Start of the first of them.
+    pub start_ticks: Cell,
+}
+
+/// What the process has seen of its I/O that other jobs could be in the way of; bits of [`Header::gate_seen`].
+pub mod gate_seen {
+    /// Files on a storage that other jobs may use as well.
+    pub const SHARED: u64 = 1;
+    /// Files in memory.
+    pub const MEMORY: u64 = 2;
+    /// Files on a storage that is not known.
+    pub const UNKNOWN: u64 = 4;
+    /// Requests too small to take a turn.
+    pub const SMALL: u64 = 8;
+    /// Calls that `WEIR_GATE` lets pass.
+    pub const PASSED: u64 = 16;
+    /// Requests that were let in by the gate.
+    pub const ADMITTED: u64 = 32;
+}
+
 /// The first 4 KiB.
 #[repr(C)]
 pub struct Header {
@@ -179,8 +211,15 @@ pub struct Header {
     pub child_of: Cell,
     /// Children of this node's ranks whose records the helper process did not take: stored by it, in the first record of its file.
     pub lost_children: Cell,
-    pub reserved:
-        [Cell; HEADER_WORDS - 14 - 5 - 6 - 3 - 8 - 16 - 16 - 32 - 4 - 32 - 8 - 4 - 32 - 192 - 2 - 6],
+    pub failures: [Failure; FAILURES],
+    /// `WEIR_GATE` as it was in force, if there was to be coordination; empty otherwise.
+    pub gate_setting: Text<2>,
+    /// Bits of [`gate_seen`].
+    pub gate_seen: Cell,
+    pub reserved: [Cell;
+        HEADER_WORDS
+            - (14 + 5 + 6 + 3 + 8 + 16 + 16 + 32 + 4 + 32 + 8 + 4 + 32 + 192 + 2 + 6)
+            - (8 * FAILURES + 2 + 1)],
 }
 
 /// In [`Header::umask`]: the lower bits are a mask.
@@ -211,6 +250,9 @@ pub struct Histogram {
     pub size_bytes: [Cell; BINS],
     /// Latency in ticks, to completion for nonblocking and split calls.
     pub latency_ticks: [Cell; BINS],
+    /// The largest size, and the smallest as its complement, so that both begin at zero.
+    pub max_size_bytes: Cell,
+    pub min_size_complement: Cell,
 }
 
 pub const SERIES_BINS: usize = 256;

@@ -4,8 +4,10 @@
 use crate::calls::{Calls, Slowest};
 use crate::counters::{Module, mpiio, posix, stdio};
 use crate::exchange::{Exchanges, Source};
+use crate::failures::Failures;
 use crate::fate::{job_ended, signal_name};
 use crate::files::Files;
+use crate::io_time::IoTimeNs;
 use crate::layout::Abi;
 use crate::marked::{Marked, share_out};
 use crate::phases::{self, Found, Span};
@@ -68,7 +70,8 @@ impl Frame {
 struct RankSoFar {
     rank: Rank,
     end_ns: u64,
-    io_ns: u64,
+    io: IoTimeNs,
+    held_back_ns: u64,
     file_bytes: u64,
     file_ns: u64,
 }
@@ -86,7 +89,7 @@ impl ChildrenSoFar {
         *count += 1;
         *bytes_read = bytes_read.saturating_add(child.rank.bytes_read);
         *bytes_written = bytes_written.saturating_add(child.rank.bytes_written);
-        self.io_ns = self.io_ns.saturating_add(child.io_ns);
+        self.io_ns = self.io_ns.saturating_add(child.io.total());
     }
 
     fn finish(self) -> Children {
@@ -111,6 +114,7 @@ pub(crate) struct Merger {
     children: BTreeMap<u64, ChildrenSoFar>,
     dropped: Dropped,
     coordination: Coordination,
+    failures: Failures,
     notes: Vec<String>,
 }
 
@@ -133,6 +137,7 @@ impl Merger {
             children: BTreeMap::new(),
             dropped: Dropped::default(),
             coordination: Coordination::default(),
+            failures: Failures::default(),
             notes: Vec::new(),
             frame,
         })
@@ -150,6 +155,7 @@ impl Merger {
         self.histograms.add(record);
         self.timeline.add(record);
         self.add_bursts(record);
+        self.failures.add(record, &names);
         let head = &record.head;
         self.coordination.add(&head.coordination);
         self.dropped.files = self.dropped.files.saturating_add(head.dropped.files);
@@ -187,19 +193,13 @@ impl Merger {
     fn add_counters(&mut self, record: &Record, names: &HashMap<u64, String>, fate: Fate) -> RankSoFar {
         let head = &record.head;
         let mut mine = RankSoFar::new(head, fate);
-        let mut io_ns_by_file: BTreeMap<u64, [u64; 3]> = BTreeMap::new();
         for counters in record.counters() {
             let totals = Totals::from_ticks(counters.module, &counters.words, &head.clock);
             let name = names.get(&counters.file).map(String::as_str);
             self.files.add(name, head.rank, counters.module, &totals);
             self.modules[counters.module as usize].absorb(&totals);
             mine.add(counters.module, &totals);
-            let io_ns = &mut io_ns_by_file.entry(counters.file).or_default()[counters.module as usize];
-            *io_ns = io_ns.saturating_add(io_time_ns(counters.module, &totals));
-        }
-        // The POSIX calls beneath MPI-IO lie within its time.
-        for [mpiio_ns, posix_ns, stdio_ns] in io_ns_by_file.into_values() {
-            mine.io_ns = mine.io_ns.saturating_add(mpiio_ns.max(posix_ns).saturating_add(stdio_ns));
+            mine.io.add(&IoTimeNs::of(counters.module, &totals));
         }
         mine
     }
@@ -274,7 +274,7 @@ impl Merger {
     fn found(&self) -> Found {
         match self.frame.phase_gap_ns {
             0 => phases::find(&self.bursts, self.burst_gap_ns),
-            gap_ns => Found { list: phases::join(&self.bursts, gap_ns), gap_ns, ..Found::default() },
+            gap_ns => phases::find_with(&self.bursts, gap_ns),
         }
     }
 
@@ -290,6 +290,8 @@ impl Merger {
         self.dropped.files = self.dropped.files.saturating_add(moved_files);
         self.dropped.collectives = self.dropped.collectives.saturating_add(left_out);
         let aggregators = aggregators(&self.ranks);
+        let mut io_time = IoTimeNs::default();
+        self.ranks.iter().for_each(|rank| io_time.add(&rank.io));
         let ends: Vec<(Rank, u64)> = self.ranks.iter().map(|r| (r.rank.clone(), r.end_ns)).collect();
         let counters = |module: Module| self.modules[module as usize].counters(start_ns);
         Profile {
@@ -297,6 +299,8 @@ impl Merger {
             job: job(&self.frame, job_ended(&ends)),
             phases,
             coordination: self.coordination,
+            io_time: Some(io_time.finish()),
+            errors: self.failures.finish(start_ns),
             modules: Module::ALL
                 .iter()
                 .map(|module| (Cow::Borrowed(module.name()), ModuleCounters { counters: counters(*module) }))
@@ -308,13 +312,19 @@ impl Merger {
                 exchange: self.exchanges.finish(start_ns),
                 ..collectives(&self.modules[Module::Mpiio as usize])
             },
-            histograms: self.histograms.finish(),
+            histograms: self.histograms.finish(&self.modules),
             slowest: self.slowest.finish(start_ns),
             series: self.timeline.finish(),
             ranks: self.ranks.into_iter().map(RankSoFar::finish).collect(),
             dropped: self.dropped,
             notes: self.notes,
         }
+    }
+
+    /// The mean over all ranks, those without I/O included.
+    fn io_time_ratio(&self, run_ns: u64) -> f64 {
+        let sum: f64 = self.ranks.iter().map(|rank| rank.io_time_ratio(run_ns)).sum();
+        sum / self.frame.nprocs.max(self.ranks.len() as u64).max(1) as f64
     }
 
     fn add_idle(&mut self) {
@@ -369,6 +379,7 @@ impl Merger {
             count: phases::count(&list),
             characteristic_time_s: phases::characteristic_time_ns(&list).map(seconds),
             io_ratio: phases::io_ratio(&list, run_ns),
+            io_time_ratio: Some(self.io_time_ratio(run_ns)),
             confidence: rhythm.confidence,
             irregular: rhythm.is_irregular,
             classes: rhythm.classes.iter().map(class).collect(),
@@ -399,6 +410,7 @@ impl RankSoFar {
     fn new(head: &Head, fate: Fate) -> Self {
         let mut new = RankSoFar::without_record(head.rank, fate);
         new.end_ns = head.end_ns;
+        new.held_back_ns = head.held_back_ns;
         new.rank.host = head.host.clone();
         new.rank.pid = Some(head.pid);
         match fate {
@@ -420,10 +432,18 @@ impl RankSoFar {
             bytes_read: 0,
             bytes_written: 0,
             io_s: 0.0,
+            held_back_s: 0.0,
             aggregator: false,
             children: None,
         };
-        RankSoFar { rank, end_ns: u64::MAX, io_ns: 0, file_bytes: 0, file_ns: 0 }
+        RankSoFar {
+            rank,
+            end_ns: u64::MAX,
+            io: IoTimeNs::default(),
+            held_back_ns: 0,
+            file_bytes: 0,
+            file_ns: 0,
+        }
     }
 
     /// What the program itself moved: POSIX calls of the MPI library are MPI-IO's bytes once more.
@@ -455,23 +475,28 @@ impl RankSoFar {
         self.rank.bytes_read = bytes_read.saturating_add(new.rank.bytes_read);
         self.rank.bytes_written = bytes_written.saturating_add(new.rank.bytes_written);
         self.end_ns = self.end_ns.max(new.end_ns);
-        self.io_ns = self.io_ns.saturating_add(new.io_ns);
+        self.io.add(&new.io);
+        self.held_back_ns = self.held_back_ns.saturating_add(new.held_back_ns);
         self.file_bytes = self.file_bytes.saturating_add(new.file_bytes);
         self.file_ns = self.file_ns.saturating_add(new.file_ns);
     }
 
-    fn finish(self) -> Rank {
-        Rank { io_s: seconds(self.io_ns), aggregator: self.file_bytes > 0, ..self.rank }
+    /// The share of the run that it spent in I/O calls, time held back taken out of both.
+    fn io_time_ratio(&self, run_ns: u64) -> f64 {
+        match run_ns.saturating_sub(self.held_back_ns) {
+            0 => 0.0,
+            own_run_ns => (self.io.total() as f64 / own_run_ns as f64).min(1.0),
+        }
     }
-}
 
-fn io_time_ns(module: Module, totals: &Totals) -> u64 {
-    let times = match module {
-        Module::Mpiio => [mpiio::MPIIO_F_READ_TIME, mpiio::MPIIO_F_WRITE_TIME, mpiio::MPIIO_F_META_TIME],
-        Module::Posix => [posix::POSIX_F_READ_TIME, posix::POSIX_F_WRITE_TIME, posix::POSIX_F_META_TIME],
-        Module::Stdio => [stdio::STDIO_F_READ_TIME, stdio::STDIO_F_WRITE_TIME, stdio::STDIO_F_META_TIME],
-    };
-    times.iter().fold(0, |sum: u64, index| sum.saturating_add(totals.get(*index)))
+    fn finish(self) -> Rank {
+        Rank {
+            io_s: seconds(self.io.total()),
+            held_back_s: seconds(self.held_back_ns),
+            aggregator: self.file_bytes > 0,
+            ..self.rank
+        }
+    }
 }
 
 fn aggregators(ranks: &[RankSoFar]) -> Vec<Aggregator> {

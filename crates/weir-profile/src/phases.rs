@@ -7,7 +7,7 @@ mod find;
 mod gap;
 mod rhythm;
 
-pub use find::{Found, are_tiny, find, gather};
+pub use find::{Found, are_empty, are_tiny, find, find_with, gather};
 pub use gap::learn_gap_ns;
 pub use rhythm::{Class, Rhythm, characteristic_time_ns, rhythm};
 
@@ -80,6 +80,9 @@ impl Span {
         self.calls = self.calls.saturating_add(other.calls);
     }
 }
+
+/// Calls that moved nothing and took no longer than this together are never a phase: a look whether a file is there.
+pub const MAX_FLEETING_NS: u64 = 1_000_000;
 
 /// What one of two sides brings into a united span.
 #[derive(Clone, Copy, Default)]

@@ -25,6 +25,10 @@ pub struct Profile {
     pub phases: Phases,
     #[serde(default)]
     pub coordination: Coordination,
+    #[serde(default)]
+    pub io_time: Option<IoTime>,
+    #[serde(default)]
+    pub errors: Vec<Failure>,
     pub modules: BTreeMap<Cow<'static, str>, ModuleCounters>,
     pub files: Vec<File>,
     pub collectives: Collectives,
@@ -66,6 +70,9 @@ pub struct Phases {
     /// `None` with fewer than two phases.
     pub characteristic_time_s: Option<f64>,
     pub io_ratio: f64,
+    /// The mean over ranks of the share of the run that they spent in I/O calls; of old profiles it is not known.
+    #[serde(default)]
+    pub io_time_ratio: Option<f64>,
     /// How sure the period is, from 0 to 1; `None` with fewer than two phases.
     #[serde(default)]
     pub confidence: Option<f64>,
@@ -175,12 +182,19 @@ pub struct Coordination {
     pub backfills: u64,
     /// Why there was no coordination, in the words of the rank that said so last.
     pub note: Option<String>,
+    /// `WEIR_GATE` as it was in force; `None` where no coordination was wanted.
+    #[serde(default)]
+    pub gate: Option<String>,
+    #[serde(default)]
+    pub seen: SeenByGate,
 }
 
 impl Coordination {
     pub(crate) fn add(&mut self, one: &Coordination) {
         self.policy = self.policy.take().or_else(|| one.policy.clone());
         self.note = one.note.clone().or_else(|| self.note.take());
+        self.gate = self.gate.take().or_else(|| one.gate.clone());
+        self.seen.add(&one.seen);
         self.wait_s += one.wait_s;
         self.turn_wait_s += one.turn_wait_s;
         for (sum, value) in [
@@ -196,6 +210,69 @@ impl Coordination {
             *sum = sum.saturating_add(value);
         }
     }
+}
+
+/// What the job's processes saw of their own I/O at the gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SeenByGate {
+    /// Files on a storage that other jobs may use as well.
+    pub shared_storage: bool,
+    pub memory: bool,
+    pub unknown_storage: bool,
+    /// Requests too small to take a turn.
+    pub small_requests: bool,
+    /// Calls that `WEIR_GATE` lets pass.
+    pub passed_calls: bool,
+    /// Requests that passed the gate, held back or not.
+    pub admitted: bool,
+}
+
+impl SeenByGate {
+    fn add(&mut self, one: &SeenByGate) {
+        self.shared_storage |= one.shared_storage;
+        self.memory |= one.memory;
+        self.unknown_storage |= one.unknown_storage;
+        self.small_requests |= one.small_requests;
+        self.passed_calls |= one.passed_calls;
+        self.admitted |= one.admitted;
+    }
+}
+
+/// Time inside I/O calls of the program, summed over ranks. POSIX calls beneath MPI-IO are in MPI-IO's time, and time held
+/// back at a gate is in none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoTime {
+    pub open_close_s: f64,
+    pub read_s: f64,
+    pub write_s: f64,
+    pub sync_s: f64,
+    /// Everything else: seek, stat, set_view, resizing and the like.
+    pub other_s: f64,
+}
+
+impl IoTime {
+    pub fn total_s(&self) -> f64 {
+        self.open_close_s + self.read_s + self.write_s + self.sync_s + self.other_s
+    }
+}
+
+/// Calls of one function on one file that returned the same error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    pub op: String,
+    pub file: String,
+    /// `ENOSPC`, or the class of an MPI error.
+    pub error: String,
+    /// `None` for an MPI error.
+    pub errno: Option<i32>,
+    /// A program that asks this way reckons with the answer.
+    pub harmless: bool,
+    pub count: u64,
+    pub nranks: u64,
+    /// Of the first of them, rank and start.
+    pub rank: u64,
+    pub start_s: f64,
 }
 
 /// Counters by name: whole numbers, or seconds for those with `_F_` in their name.
@@ -365,7 +442,7 @@ pub struct SizeAndLatency {
     pub latency_s: Distribution,
 }
 
-/// `min`, `max` and the rest are as fine as the bins: an eighth.
+/// Quantiles are as fine as the bins: an eighth. Of sizes, `min`, `max` and `mean` are exact.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Distribution {
     pub count: u64,
@@ -455,6 +532,9 @@ pub struct Rank {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub io_s: f64,
+    /// Time it was held back at a gate or for a turn, which is not in `io_s`.
+    #[serde(default)]
+    pub held_back_s: f64,
     pub aggregator: bool,
     /// `None` when it forked none that moved data.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::extents::{Access, Blocks, View};
 use crate::layout::{self, *};
 use crate::phases::Span;
-use crate::profile::Coordination;
+use crate::profile::{Coordination, SeenByGate};
 use crate::regular::open_regular;
 use crate::tally;
 use crate::words::{Words, load};
@@ -76,6 +76,20 @@ fn coordination_of(header: &Header, clock: Clock) -> Coordination {
         opens: load(&gate.opens),
         backfills: load(&gate.backfills),
         note: text(header.gate_note.get()),
+        gate: text(header.gate_setting.get()),
+        seen: seen_by_gate(load(&header.gate_seen)),
+    }
+}
+
+fn seen_by_gate(bits: u64) -> SeenByGate {
+    let seen = |bit: u64| bits & bit != 0;
+    SeenByGate {
+        shared_storage: seen(gate_seen::SHARED),
+        memory: seen(gate_seen::MEMORY),
+        unknown_storage: seen(gate_seen::UNKNOWN),
+        small_requests: seen(gate_seen::SMALL),
+        passed_calls: seen(gate_seen::PASSED),
+        admitted: seen(gate_seen::ADMITTED),
     }
 }
 
@@ -130,6 +144,8 @@ pub struct Head {
     pub is_child: bool,
     /// Children of ranks whose records were not kept.
     pub lost_children: u64,
+    /// Time held back at the gate and for turns at storage targets.
+    pub held_back_ns: u64,
 }
 
 impl Head {
@@ -206,6 +222,8 @@ impl Head {
             umask: Some(load(&header.umask))
                 .filter(|umask| umask & UMASK_KNOWN != 0)
                 .map(|umask| umask as u32 & 0o777),
+            held_back_ns: clock
+                .duration_ns(load(&header.gate.wait_ticks).saturating_add(load(&header.turns.wait_ticks))),
         })
     }
 }
@@ -268,6 +286,17 @@ pub struct Slow {
     pub bytes: u64,
     pub file: u64,
     pub op: String,
+}
+
+/// Calls of one function on one file that returned the same error.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub op: String,
+    pub file: u64,
+    /// As in [`layout::Failure`].
+    pub code: u64,
+    pub count: u64,
+    pub start_ns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -427,6 +456,13 @@ impl Record {
         used_bins(&self.lane(lane).histograms[histogram].size_bytes)
     }
 
+    /// The smallest and the largest size that a histogram counts; `None` when it counts none.
+    pub fn size_range(&self, lane: usize, histogram: usize) -> Option<(u64, u64)> {
+        let histogram = &self.lane(lane).histograms[histogram];
+        let (min, max) = (!load(&histogram.min_size_complement), load(&histogram.max_size_bytes));
+        (min <= max).then_some((min, max))
+    }
+
     /// Non-empty bins of a histogram of latencies, in ticks: bin and count.
     pub fn latency_bins(&self, lane: usize, histogram: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
         used_bins(&self.lane(lane).histograms[histogram].latency_ticks)
@@ -482,6 +518,18 @@ impl Record {
             bytes: load(&slow.bytes),
             file: load(&slow.file),
             op: slow.op.get(),
+        })
+    }
+
+    pub fn failures(&self) -> impl Iterator<Item = Failure> + '_ {
+        let clock = self.head.clock;
+        let list = self.front.at::<Header>(0).map_or(&[][..], |header| &header.failures);
+        list.iter().filter(|failure| load(&failure.count) != 0).map(move |failure| Failure {
+            op: failure.op.get(),
+            file: load(&failure.file),
+            code: load(&failure.code),
+            count: load(&failure.count),
+            start_ns: clock.moment_ns(load(&failure.start_ticks)),
         })
     }
 

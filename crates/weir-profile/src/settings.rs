@@ -17,6 +17,18 @@ pub enum Gate {
     All,
 }
 
+impl Gate {
+    /// The value of `WEIR_GATE` that asks for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Gate::Off => "off",
+            Gate::Mpi => "mpi",
+            Gate::Auto => "auto",
+            Gate::All => "all",
+        }
+    }
+}
+
 /// Beneath these is what a program reads because it is a program, not because it does I/O. `docs/PROFILE.md` lists them.
 pub const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/run", "/sbin", "/snap",

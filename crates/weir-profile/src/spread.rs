@@ -1,11 +1,11 @@
 //! Distributions and the series over time of a job.
 
 use crate::bins::{BINS, bin, bin_middle, bin_start};
-use crate::counters::Module;
+use crate::counters::{Module, mpiio::*, posix::*, stdio::*};
 use crate::layout::HISTOGRAMS;
 use crate::profile::{Directions, Distribution, Series, SizeAndLatency};
 use crate::record::{Record, SeriesBin};
-use crate::totals::seconds;
+use crate::totals::{Totals, seconds};
 use hdrhistogram::Histogram;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ type Counts = BTreeMap<usize, u64>;
 #[derive(Default)]
 pub(crate) struct Histograms {
     size_bytes: [Counts; HISTOGRAMS],
+    /// The smallest and the largest size.
+    size_range: [Option<(u64, u64)>; HISTOGRAMS],
     latency_ns: [Counts; HISTOGRAMS],
 }
 
@@ -29,6 +31,10 @@ impl Histograms {
             for (from, count) in record.size_bins(lane, histogram) {
                 add(&mut self.size_bytes[histogram], from, count);
             }
+            if let Some((min, max)) = record.size_range(lane, histogram) {
+                let range = self.size_range[histogram].get_or_insert((min, max));
+                *range = (range.0.min(min), range.1.max(max));
+            }
             // Ticks differ from host to host; nanoseconds are the job's common unit.
             for (from, count) in record.latency_bins(lane, histogram) {
                 let latency_ns = record.head.clock.duration_ns(bin_middle(from));
@@ -37,17 +43,52 @@ impl Histograms {
         }
     }
 
-    pub(crate) fn finish(&self) -> BTreeMap<Cow<'static, str>, Directions> {
-        let one = |index: usize| SizeAndLatency {
-            size_bytes: distribution(&self.size_bytes[index], |bytes| bytes as f64),
-            latency_s: distribution(&self.latency_ns[index], seconds),
+    /// `modules` are the sums over all ranks, which have the exact bytes of all calls.
+    pub(crate) fn finish(&self, modules: &[Totals; 3]) -> BTreeMap<Cow<'static, str>, Directions> {
+        let one = |module: Module, write: bool| {
+            let index = 2 * module as usize + usize::from(write);
+            let bytes = modules[module as usize].get(BYTES[index]);
+            SizeAndLatency {
+                size_bytes: exact(
+                    distribution(&self.size_bytes[index], |bytes| bytes as f64),
+                    self.size_range[index],
+                    bytes,
+                ),
+                latency_s: distribution(&self.latency_ns[index], seconds),
+            }
         };
-        let directions = |module: Module| Directions {
-            read: one(2 * module as usize),
-            write: one(2 * module as usize + 1),
-        };
+        let directions = |module: Module| Directions { read: one(module, false), write: one(module, true) };
         Module::ALL.iter().map(|module| (Cow::Borrowed(module.name()), directions(*module))).collect()
     }
+}
+
+/// Where the bytes of the calls of a histogram are counted.
+const BYTES: [usize; HISTOGRAMS] = [
+    MPIIO_BYTES_READ,
+    MPIIO_BYTES_WRITTEN,
+    POSIX_BYTES_READ,
+    POSIX_BYTES_WRITTEN,
+    STDIO_BYTES_READ,
+    STDIO_BYTES_WRITTEN,
+];
+
+/// Puts what is known exactly in the place of what the bins say; where all sizes are equal, that is everything.
+fn exact(mut sizes: Distribution, range: Option<(u64, u64)>, bytes: u64) -> Distribution {
+    let Some((min, max)) = range.map(|(min, max)| (min as f64, max as f64)) else { return sizes };
+    // Of a damaged record, bins and range may contradict each other.
+    let is_sound = sizes.count > 0 && min >= sizes.min && max <= sizes.max;
+    if !is_sound {
+        return sizes;
+    }
+    let mean = bytes as f64 / sizes.count as f64;
+    if (min..=max).contains(&mean) {
+        sizes.mean = mean;
+    }
+    (sizes.min, sizes.max) = (min, max);
+    for quantile in [&mut sizes.p50, &mut sizes.p90, &mut sizes.p95, &mut sizes.p99, &mut sizes.p99_9] {
+        *quantile = quantile.clamp(min, max);
+    }
+    sizes
 }
 
 fn add(counts: &mut Counts, bin: usize, count: u64) {
@@ -156,6 +197,17 @@ mod tests {
         }
         assert!((found.mean / 500.5 - 1.0).abs() < 0.01, "{}", found.mean);
         assert!(found.min == 1.0 && (1000.0..1100.0).contains(&found.max), "{} {}", found.min, found.max);
+    }
+
+    #[test]
+    fn equal_sizes_are_told_exactly() {
+        let size = 2u64 << 20;
+        let binned = || distribution(&Counts::from([(bin(size), 32)]), |value| value as f64);
+        let found = exact(binned(), Some((size, size)), 32 * size);
+        let all = [found.min, found.max, found.mean, found.p50, found.p90, found.p95, found.p99, found.p99_9];
+        assert_eq!(all, [size as f64; 8]);
+        let contradiction = exact(binned(), Some((1, size)), 32 * size);
+        assert_eq!(contradiction.min, binned().min);
     }
 
     #[test]

@@ -102,6 +102,14 @@ pub fn add_alone(cell: &Cell, value: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
+/// Raises a word that other threads may raise at the same time.
+fn raise(cell: &Cell, value: u64) {
+    // A look first: it is raised some times in a run, and looked at in every call that is unlike the one before.
+    if cell.load(Relaxed) < value {
+        cell.fetch_max(value, Relaxed);
+    }
+}
+
 /// Counts `calls` calls of a kind, each of `bytes` bytes.
 #[inline]
 pub fn count_calls(kind: usize, lane: &Lane, block: &Block, bytes: u64, calls: u64, add_to: fn(&Cell, u64)) {
@@ -118,6 +126,8 @@ pub fn count_calls(kind: usize, lane: &Lane, block: &Block, bytes: u64, calls: u
     }
     let histogram = &lane.histograms[2 * kind.module as usize + usize::from(kind.write)];
     add_to(&histogram.size_bytes[bin(bytes)], calls);
+    raise(&histogram.max_size_bytes, bytes);
+    raise(&histogram.min_size_complement, !bytes);
 }
 
 /// Moves a run into the counters of its block.

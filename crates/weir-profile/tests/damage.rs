@@ -37,7 +37,7 @@ fn each_damage_has_its_reason() {
     let header = |offset: usize, value: u64| reason(sound().set(offset, value));
     assert_eq!(header(0, 7), "not a Weir record: wrong first word");
     let newer = MAGIC + (1 << 56);
-    assert_eq!(header(0, newer), "record of layout version 5; this Weir reads version 4");
+    assert_eq!(header(0, newer), "record of layout version 6; this Weir reads version 5");
     assert_eq!(header(offset_of!(Header, rank), 1), "damaged record: rank 1 of 1 processes");
     assert_eq!(
         header(offset_of!(Header, nprocs), 1 << 60),
@@ -69,7 +69,7 @@ fn a_record_of_a_newer_layout_names_the_file() {
     sound().set(0, MAGIC + (1 << 56)).write(&scratch.job());
     let error = finish_job(&scratch.job(), &scratch.0, UNNAMED, Duration::ZERO).unwrap_err();
     assert!(error.path.ends_with(format!("0-{}-1073741824-0.rec", records::this_host())));
-    assert_eq!(error.what, "record of layout version 5; this Weir reads version 4");
+    assert_eq!(error.what, "record of layout version 6; this Weir reads version 5");
 }
 
 #[test]

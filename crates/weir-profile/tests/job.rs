@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use weir_profile::counters::{Module, mpiio, posix};
+use weir_profile::failures::{IS_HARMLESS, IS_MPI};
 use weir_profile::job::{Launch, Merged, find};
 use weir_profile::layout::{Ended, Header, MAGIC, PHASE_NAME_WORDS};
 use weir_profile::profile::{Fate, Profile, Value};
@@ -158,13 +159,68 @@ fn a_job_of_four_ranks() {
     assert_eq!((profile.slowest[0].rank, profile.slowest[0].duration_s), (3, 0.203));
     let sizes = &profile.histograms["MPIIO"].write.size_bytes;
     assert_eq!((sizes.count, sizes.bins.as_slice()), (20, [(1_048_576.0, 20)].as_slice()));
+    assert_eq!([sizes.min, sizes.mean, sizes.p50, sizes.max], [1_048_576.0; 4], "all are of one size");
     let latency = &profile.histograms["MPIIO"].write.latency_s;
     assert!((latency.p50 / 0.2 - 1.0).abs() < 0.125, "{}", latency.p50);
     assert_eq!(profile.ranks.len(), 4);
     assert!(profile.ranks[0].aggregator && !profile.ranks[1].aggregator);
     assert_eq!(profile.ranks[0].bytes_written, 5 << 20, "what MPI wrote for others is not the rank's");
     assert_eq!(profile.ranks[0].io_s, 1.0, "POSIX beneath MPI-IO lies within its time");
+    let io_time = profile.io_time.unwrap();
+    assert_eq!((io_time.write_s, io_time.total_s()), (4.0, 4.0));
+    assert!((profile.phases.io_time_ratio.unwrap() - 0.1).abs() < 1e-9);
     assert!(!scratch.0.join(".weir-4711").exists(), "records of a whole job are removed");
+}
+
+/// Of three ranks one waits for five of its ten seconds, and is in I/O for one of the other five; one does no I/O.
+#[test]
+fn time_in_io_is_a_share_of_the_time_a_rank_had() {
+    let scratch = Scratch::new("io-time");
+    for rank in 0..2 {
+        let mut record = Builder::new(rank, 3);
+        let file = record.file("/data/out");
+        let held_back = if rank == 0 { duration(5.0) } else { 0 };
+        let counters = [
+            (mpiio::MPIIO_F_WRITE_TIME, duration(0.5) + held_back),
+            (mpiio::MPIIO_F_META_TIME, duration(0.5)),
+            (mpiio::MPIIO_F_OPEN_CLOSE_TIME, duration(0.5)),
+            (mpiio::MPIIO_F_GATE_TIME, held_back),
+        ];
+        record.counters(file, Module::Mpiio, 0, &counters);
+        record.set(offset_of!(Header, gate.wait_ticks), held_back);
+        record.burst(0, 1.0, 2.0, 10, 0.0, 0).write(&scratch.job());
+    }
+    let profile = finish(&scratch).unwrap();
+    assert!((profile.phases.io_time_ratio.unwrap() - (0.2 + 0.1) / 3.0).abs() < 1e-6);
+    let ranks: Vec<(f64, f64)> = profile.ranks.iter().map(|rank| (rank.io_s, rank.held_back_s)).collect();
+    assert!((ranks[0].0 - 1.0).abs() < 1e-6 && ranks[0].1 == 5.0, "{ranks:?}");
+    assert_eq!(ranks[1..], [(1.0, 0.0), (0.0, 0.0)]);
+}
+
+#[test]
+fn failures_of_all_ranks_are_named_and_bounded() {
+    let scratch = Scratch::new("failures");
+    for rank in 0..2 {
+        let mut record = Builder::new(rank, 2);
+        let file = record.file("/data/out");
+        record.failure(0, "write", file, 28, 3, 4.0 - rank as f64);
+        record.failure(1, "MPI_File_delete", file, IS_MPI | IS_HARMLESS | 42, 9, 1.0);
+        record.failure(2, "fsync", file, 5000 + rank, 1, 5.0);
+        record.burst(0, 1.0, 2.0, 10, 0.0, 0).write(&scratch.job());
+    }
+    let errors = finish(&scratch).unwrap().errors;
+    let found: Vec<(&str, &str, u64, u64, u64, bool)> = errors
+        .iter()
+        .map(|e| (e.op.as_str(), e.error.as_str(), e.count, e.nranks, e.rank, e.harmless))
+        .collect();
+    let expected = [
+        ("write", "ENOSPC", 6, 2, 1, false),
+        ("fsync", "errno 5000", 1, 1, 0, false),
+        ("fsync", "errno 5001", 1, 1, 1, false),
+        ("MPI_File_delete", "MPI_ERR_NO_SUCH_FILE", 18, 2, 0, true),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!((errors[0].start_s, errors[0].errno, errors[3].errno), (3.0, Some(28), None));
 }
 
 #[test]

@@ -156,6 +156,57 @@ fn sums_of_ranks_in_the_same_phases_are_the_same_phases() {
     }
 }
 
+/// So many calls that moved nothing, in a burst of that length.
+fn asked(start_ns: u64, length_ns: u64) -> Span {
+    Span { start_ns, end_ns: start_ns + length_ns, calls: 10, ..Span::default() }
+}
+
+fn wrote(start_ns: u64, length_ns: u64) -> Span {
+    Span { start_ns, end_ns: start_ns + length_ns, bytes_written: 2 << 20, calls: 3, ..Span::default() }
+}
+
+/// What a program looks for when it starts, and between its checkpoints, is no phase.
+#[test]
+fn looking_for_files_is_no_phase() {
+    let mut bursts: Vec<Span> = (0..10).map(|number| wrote((number + 2) * S, 40 * MS)).collect();
+    bursts.extend((0..40).map(|number| asked(number * 20 * MS, 300_000)));
+    bursts.extend((0..10).map(|number| asked((number + 2) * S + 500 * MS, 2 * MS)));
+    bursts.sort_by_key(|span| span.start_ns);
+    for found in [find(&bursts, MS), find_with(&bursts, 100 * MS)] {
+        assert_eq!(found.list.len(), 10);
+        assert_eq!(found.outside.calls, 50 * 10);
+    }
+}
+
+/// Nine tenths of each checkpoint are the opening of its file, which no data call follows at once.
+#[test]
+fn opening_that_costs_is_part_of_the_phase() {
+    let checkpoint = |number: u64| {
+        let start_ns = number * 10 * S;
+        [asked(start_ns, S), wrote(start_ns + S + 5 * MS, 100 * MS)]
+    };
+    let bursts: Vec<Span> = (0..10).flat_map(checkpoint).collect();
+    for found in [find(&bursts, MS), find_with(&bursts, 100 * MS)] {
+        assert_eq!(found.list.len(), 10);
+        assert!(found.list.iter().all(|phase| phase.length_ns() == 1105 * MS), "{:?}", found.list);
+    }
+}
+
+/// A sync that waited for its turn and then had nothing to do.
+#[test]
+fn what_was_held_back_is_kept() {
+    let burst = Span { wait_ns: 500 * MS, ..asked(S, 500 * MS) };
+    assert_eq!(find(&[burst], MS).list, [burst]);
+    assert_eq!(find_with(&[burst], 100 * MS).list, [burst]);
+}
+
+#[test]
+fn storms_of_metadata_are_phases() {
+    let bursts: Vec<Span> = (0..10).map(|number| asked(number * S, 400 * MS)).collect();
+    assert_eq!(find(&bursts, MS).list.len(), 10);
+    assert_eq!(find_with(&bursts, 100 * MS).list.len(), 10);
+}
+
 fn any_spans() -> impl Strategy<Value = Vec<Span>> {
     prop::collection::vec((0u64..1000, 0u64..50, 0u64..1000), 0..60).prop_map(|parts| {
         let span = |(start_ns, length_ns, bytes): (u64, u64, u64)| Span {

@@ -7,6 +7,7 @@ mod examples;
 mod hardships;
 mod input;
 mod launches;
+mod metadata;
 mod nodes;
 mod phases;
 mod programs;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         hardships::list(),
         storage::list(),
         launches::list(),
+        metadata::list(),
         examples::list(),
         nodes::list(),
         phases::list(),

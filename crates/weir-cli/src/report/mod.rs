@@ -1,9 +1,13 @@
 //! `weir report`: the summary of a job, from its profile or from what its ranks left behind.
 
 mod advice;
+mod errors;
 mod exchange;
+mod files;
+mod moment;
 mod summary;
 pub(crate) mod text;
+mod turns;
 
 pub(crate) use summary::{Dress, summary};
 

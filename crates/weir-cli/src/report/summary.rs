@@ -1,13 +1,13 @@
 //! A job's I/O on one screen.
 
 use super::advice::advice;
-use super::exchange;
 use super::text::{bytes, counted, percent, ranks, seconds, sparkline, tail};
+use super::{exchange, files, moment, turns};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use weir_coord::text::printable;
 use weir_profile::describe_end;
-use weir_profile::profile::{Children, Coordination, Fate, PhaseClass, Phases, Profile, Rank};
+use weir_profile::profile::{Children, Fate, PhaseClass, Phases, Profile, Rank};
 
 /// How the text is dressed: plain, or with bold labels on a terminal.
 #[derive(Clone, Copy)]
@@ -32,6 +32,7 @@ pub(crate) fn summary(profile: &Profile, dress: Dress) -> String {
     let mut out = String::new();
     head(&mut out, profile, dress);
     volume(&mut out, profile, dress);
+    time(&mut out, profile, dress);
     phases(&mut out, profile, dress);
     turns(&mut out, profile, dress);
     collectives(&mut out, profile, dress);
@@ -53,7 +54,7 @@ fn head(out: &mut String, profile: &Profile, dress: Dress) {
         counted(job.nnodes, "node"),
         mpi_name(&job.mpi),
         job.abi,
-        job.start,
+        moment::local(&job.start),
         seconds(job.duration_s),
         if job.spawned { ", spawned by another job" } else { "" }
     );
@@ -88,6 +89,38 @@ fn volume(out: &mut String, profile: &Profile, dress: Dress) {
     let posix = count("POSIX", &["POSIX_READS", "POSIX_WRITES"]);
     let stdio = count("STDIO", &["STDIO_READS", "STDIO_WRITES"]);
     dress.line(out, "Data calls", &format!("MPI-IO {mpiio}; POSIX {posix}; STDIO {stdio}"));
+}
+
+/// Other calls are named if they take this part of the time in I/O or more.
+const WORTH_A_WORD: f64 = 0.01;
+
+/// How much of the run the mean rank spent in I/O calls, and in which.
+fn time(out: &mut String, profile: &Profile, dress: Dress) {
+    let (Some(time), Some(ratio)) = (&profile.io_time, profile.phases.io_time_ratio) else { return };
+    let mean = |sum_s: f64| seconds(sum_s / profile.job.nprocs.max(1) as f64);
+    let mut parts = vec![
+        format!("open/close {}", mean(time.open_close_s)),
+        format!("write {}", mean(time.write_s)),
+        format!("read {}", mean(time.read_s)),
+        format!("sync {}", mean(time.sync_s)),
+    ];
+    if time.other_s > WORTH_A_WORD * time.total_s() {
+        parts.push(format!("other {}", mean(time.other_s)));
+    }
+    let slowest = profile.ranks.iter().max_by(|a, b| a.io_s.total_cmp(&b.io_s));
+    let of_ranks = match slowest.filter(|_| profile.job.nprocs > 1) {
+        Some(rank) => {
+            let own_run_s = profile.job.duration_s - rank.held_back_s;
+            format!(
+                " (mean rank; slowest rank {}: {})",
+                rank.rank,
+                percent(rank.io_s.min(own_run_s), own_run_s)
+            )
+        }
+        None => String::new(),
+    };
+    let text = format!("{} of the run in I/O: {}{of_ranks}", percent(ratio, 1.0), parts.join(", "));
+    dress.line(out, "Time", &text);
 }
 
 /// Bytes of the phases by their time, time held back taken out. Marked phases may overlap.
@@ -175,29 +208,9 @@ fn phase_names(phases: &Phases) -> String {
     if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join(", ")) }
 }
 
-/// How the job got on with others, if it was to take turns with them.
 fn turns(out: &mut String, profile: &Profile, dress: Dress) {
-    let Coordination {
-        policy, waits, wait_s, limits, alone, turns, turn_wait_s, losses, opens, note, ..
-    } = &profile.coordination;
-    let mut parts: Vec<String> = policy.iter().map(|policy| format!("policy {policy}")).collect();
-    if *waits > 0 {
-        parts.push(format!("{}, {} over all ranks", counted(*waits, "wait"), seconds(*wait_s)));
-    }
-    if *turns > 0 {
-        parts.push(format!(
-            "{} at storage targets, {} waited",
-            counted(*turns, "turn"),
-            seconds(*turn_wait_s)
-        ));
-    }
-    let times = [(limits, "beyond the limit"), (alone, "with nobody to ask")];
-    parts.extend(times.iter().filter(|(n, _)| **n > 0).map(|(n, what)| format!("{n} {what}")));
-    let events = [(losses, "coordinator lost"), (opens, "uncoordinated")];
-    parts.extend(events.iter().filter(|(n, _)| **n > 0).map(|(n, what)| format!("{what} {n}×")));
-    parts.extend(note.clone());
-    if !parts.is_empty() {
-        dress.line(out, "Turns", &parts.join("; "));
+    if let Some(line) = turns::line(&profile.coordination) {
+        dress.line(out, "Turns", &line);
     }
 }
 
@@ -251,20 +264,8 @@ fn slowest(out: &mut String, profile: &Profile, dress: Dress) {
 }
 
 fn files(out: &mut String, profile: &Profile, dress: Dress) {
-    for (index, file) in profile.files.iter().take(3).enumerate() {
-        let moved = |module: &str| -> f64 {
-            let counters = file.modules.get(module);
-            let names = [format!("{module}_BYTES_READ"), format!("{module}_BYTES_WRITTEN")];
-            names.iter().filter_map(|name| counters?.get(name.as_str())).map(|value| value.as_f64()).sum()
-        };
-        let moved = moved("MPIIO").max(moved("POSIX")) + moved("STDIO");
-        let name = tail(&file.name, FILE_WIDTH);
-        let text = format!("{:>8}  {name}, {}", bytes(moved), counted(file.nranks, "rank"));
-        dress.line(out, if index == 0 { "Files" } else { "" }, &text);
-    }
-    let more = profile.files.len().saturating_sub(3) as u64 + profile.dropped.files;
-    if more > 0 {
-        dress.line(out, "", &format!("          and {more} more"));
+    for (index, line) in files::lines(profile).iter().enumerate() {
+        dress.line(out, if index == 0 { "Files" } else { "" }, line);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which bursts make phases, and which are too small for one.
 
-use super::{Span, join, learn_gap_ns};
+use super::{MAX_FLEETING_NS, Span, join, learn_gap_ns};
 
 /// The phases of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +55,17 @@ pub fn find(bursts: &[Span], floor_ns: u64) -> Found {
     if let Some(longest_ns) = longest_pause_of_one(&kept, bursts) {
         gap_ns = gap_ns.max(longest_ns);
     }
+    let mut list = join(&kept, gap_ns);
+    let outside = share_out(bursts, &mut list);
+    Found { list, gap_ns, outside }
+}
+
+/// The phases of a job whose gap is given. Calls that move nothing, such as opens, make a phase of their own only if they cost as
+/// much as phases do.
+pub fn find_with(bursts: &[Span], gap_ns: u64) -> Found {
+    let empty = are_empty(bursts, MAX_FLEETING_NS);
+    let kept: Vec<Span> =
+        bursts.iter().zip(empty).filter(|(_, is_empty)| !is_empty).map(|(burst, _)| *burst).collect();
     let mut list = join(&kept, gap_ns);
     let outside = share_out(bursts, &mut list);
     Found { list, gap_ns, outside }
@@ -121,13 +132,21 @@ fn without_tiny(spans: &[Span], floor_ns: u64) -> Vec<Span> {
 ///
 /// Sums of several phases are never tiny. Where all move alike, none is. Times up to `floor_ns` are no cost: bursts are not seen more finely.
 pub fn are_tiny(spans: &[Span], floor_ns: u64) -> Vec<bool> {
-    let limit_bytes = MAX_TINY_BYTES.min(large_bytes(spans) / TINY);
-    let is_small = |span: &&Span| span.more == 0 && span.bytes() <= limit_bytes;
+    are_small(spans, floor_ns, MAX_TINY_BYTES.min(large_bytes(spans) / TINY))
+}
+
+/// Which of these bursts moved nothing, and cost little beside those that did: they make no phase, whatever the gap.
+pub fn are_empty(spans: &[Span], floor_ns: u64) -> Vec<bool> {
+    are_small(spans, floor_ns, 0)
+}
+
+/// Which of these moved at most so many bytes, and cost little beside the others.
+fn are_small(spans: &[Span], floor_ns: u64, limit_bytes: u64) -> Vec<bool> {
+    // A burst that was held back says how long the job waited, even if it moved nothing then.
+    let is_small = |span: &&Span| {
+        span.more == 0 && span.bytes() <= limit_bytes && (limit_bytes > 0 || span.wait_ns == 0)
+    };
     let is_long = |span: &&Span| span.own_ns() > floor_ns;
-    if limit_bytes == 0 {
-        // Nothing was moved, or next to nothing: nothing tells them apart.
-        return vec![false; spans.len()];
-    }
     let own_ns = |spans: &mut dyn Iterator<Item = &Span>| {
         spans.fold((0u64, 0u64), |(sum_ns, count), span| {
             (sum_ns.saturating_add(span.own_ns()), count + span.count())

@@ -184,6 +184,24 @@ impl Builder {
             .text(at + offset_of!(Slow, op), 4, op)
     }
 
+    /// Calls that failed with a code, the first of them at that second.
+    pub fn failure(
+        &mut self,
+        index: usize,
+        op: &str,
+        file: u64,
+        code: u64,
+        count: u64,
+        at_s: f64,
+    ) -> &mut Self {
+        let at = offset_of!(Header, failures) + index * size_of::<Failure>();
+        self.set(at + offset_of!(Failure, count), count)
+            .text(at + offset_of!(Failure, op), 4, op)
+            .set(at + offset_of!(Failure, file), file)
+            .set(at + offset_of!(Failure, code), code)
+            .set(at + offset_of!(Failure, start_ticks), ticks(at_s))
+    }
+
     /// A collective write of one mebibyte; a rank that moved it to the file spent `file_s` there.
     pub fn collective(&mut self, file: u64, sequence: u64, from_s: f64, to_s: f64, file_s: f64) -> &mut Self {
         let count = lane_at(0) + offset_of!(Lane, collectives.count);
@@ -218,6 +236,13 @@ impl Builder {
         let at = lane_at(0) + offset_of!(Lane, histograms) + histogram * size_of::<Histogram>();
         self.add(at + offset_of!(Histogram, size_bytes) + 8 * bin(bytes), count);
         self.add(at + offset_of!(Histogram, latency_ticks) + 8 * bin(duration(latency_s)), count);
+        for (word, size) in [
+            (offset_of!(Histogram, max_size_bytes), bytes),
+            (offset_of!(Histogram, min_size_complement), !bytes),
+        ] {
+            let before = self.get(at + word);
+            self.set(at + word, before.max(size));
+        }
         self
     }
 
