@@ -62,9 +62,14 @@ pub(crate) fn note(
     keeping_errno(|| list(op, block.file.load(Relaxed), error, start_ticks));
 }
 
+static LISTING: Mutex<()> = Mutex::new(());
+
+pub(super) fn is_lock_free() -> bool {
+    crate::child::is_free(&LISTING)
+}
+
 /// Adds to the failures alike, or takes a free place for the first of them.
 fn list(op: &Name, file: u64, error: Error, start_ticks: u64) {
-    static LISTING: Mutex<()> = Mutex::new(());
     // A signal handler that does I/O of its own here must not come for the lock.
     let _caller = caller::enter_weir();
     let _guard = LISTING.lock().unwrap_or_else(|e| e.into_inner());

@@ -37,4 +37,5 @@ pub(crate) fn are_locks_free() -> bool {
         && pending::is_lock_free()
         && lane::are_locks_free()
         && activity::is_lock_free()
+        && errors::is_lock_free()
 }
