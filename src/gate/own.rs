@@ -3,6 +3,7 @@
 
 use super::lane;
 use crate::profile::signals;
+use crate::shim::shield::keeping_errno;
 use crate::shim::signals::real_sigaction;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use weir_profile::layout::Block;
@@ -71,14 +72,13 @@ fn stream(block: &Block) -> Option<&'static AtomicU32> {
 /// handler is blocked, as it is while its handler runs. A thread that blocks such signals for other reasons does not wait either.
 #[cold]
 pub(super) fn is_in_signal_handler() -> bool {
-    // SAFETY: all-zero is a valid set and a valid action, which outlive the calls.
-    unsafe {
+    // SAFETY: all-zero is a valid set, which outlives the calls.
+    keeping_errno(|| unsafe {
         let mut blocked: libc::sigset_t = std::mem::zeroed();
-        if libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut blocked) != 0 {
-            return false;
-        }
-        (1..=libc::SIGRTMAX()).any(|signal| libc::sigismember(&blocked, signal) == 1 && has_handler(signal))
-    }
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut blocked) == 0
+            && (1..=libc::SIGRTMAX())
+                .any(|signal| libc::sigismember(&blocked, signal) == 1 && has_handler(signal))
+    })
 }
 
 fn has_handler(signal: i32) -> bool {
